@@ -75,6 +75,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
             fallen.shapes.push(entry.shape);
             fallen.sample.push(search.view_device(position).device);
         }
+        // The device that lacks least is shown, since it is the nearest to a change that helps.
         let missing = |shortage: &Shortage| shortage.needed - shortage.left;
         if fallen
             .shortage

@@ -106,6 +106,7 @@ fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
         let Some(branch) = chosen_or_first(search, claim, request) else { continue };
         let alternative = search.branches[branch].alternative;
         let class_name = &*alternative.class.meta.name.name;
+        // Requests of one class share the class's configuration.
         if let Some((_, start, end)) = of_class.iter().find(|(known, ..)| *known == class_name) {
             for config in configs.iter_mut().take(*end).skip(*start) {
                 config.config.requests.push(alternative.name.clone());
@@ -119,6 +120,7 @@ fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
         }));
         of_class.push((class_name, start, configs.len()));
     }
+    // Configuration of the claim for requests, or alternatives, that were not chosen is left out.
     let repeats = search.inventory.quirks.config_is_repeated;
     for config in &class.spec.config {
         let copy = || ResultConfig { source: ConfigSource::Claim, config: config.clone() };
@@ -138,6 +140,7 @@ fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
             }
         }
     }
+    // From 1.37 on, a configuration that covers all chosen requests is written as one for all.
     if !repeats {
         for config in configs.iter_mut().filter(|config| !config.config.requests.is_empty()) {
             let covered = |name: &RequestName| {

@@ -274,8 +274,7 @@ impl Search<'_> {
             if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
             }
-            // A constraint admits none of the devices of another value. They are not tried one by one; what was skipped
-            // counts for the proof below.
+            // A device that a constraint does not admit is skipped before the costlier `pick`, which would refuse it too.
             if self.passes_over && self.is_unlike(branch, position) {
                 passed_over = true;
                 continue;

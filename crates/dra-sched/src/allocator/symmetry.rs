@@ -172,8 +172,11 @@ fn fingerprint<'a>(
     }
     let entry = search.entry(position);
     let device = search.device(position);
+    // Devices that draw from counters are only equal within one pool, whose counters they share.
     let draws = (!entry.draws.is_empty()).then(|| (search.view_device(position).pool, &*entry.draws));
     let shares = search.taken.shares(search.unit(position));
+    // A device that everybody takes whole is used up by one pick, whatever its capacity, so capacity need not tell it
+    // apart.
     let is_whole = |answer: &Answer| match answer {
         Answer::No | Answer::Error | Answer::Tainted | Answer::Whole => true,
         Answer::Demand(_) | Answer::BadCapacity => false,

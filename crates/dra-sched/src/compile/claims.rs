@@ -194,6 +194,8 @@ impl Compiler<'_> {
         name: RequestName,
         exact: &ExactRequest,
     ) -> Result<Alternative, ClaimFault> {
+        // A field whose gate is off is an error of the claim: the API server keeps such fields in stored objects, and
+        // the scheduler refuses them.
         if !exact.capacity.is_empty() {
             self.needs(Gate::ConsumableCapacity, &name, "has capacity requests")?;
         }
@@ -208,6 +210,7 @@ impl Compiler<'_> {
         if exact.device_class_name.as_str().is_empty() {
             return Err(ClaimFault::NoClass { request: name });
         }
+        // A class that is missing is an error of this claim on every node, so it is found once here.
         let unknown = || ClaimFault::UnknownClass { request: name.clone(), class: exact.device_class_name.clone() };
         let class = self.classes.get(&exact.device_class_name).ok_or_else(unknown)?;
         if let Some(unsupported) = class.unsupported.first() {
@@ -221,6 +224,7 @@ impl Compiler<'_> {
                 return Err(ClaimFault::UnknownMode { request: name, mode: Arc::clone(mode) });
             }
         };
+        // Constraints of the claim are looked up by request name once, since every pick asks for them.
         let constraints = covering(spec, &name);
         let derived = if derives { self.derived(spec, exact, &constraints) } else { Vec::new() };
         Ok(Alternative {

@@ -403,6 +403,7 @@ impl<'a> Tables<'a> {
         let template = origin.template();
         let Some(device) = slice.devices.get(position) else { return };
         let id = DeviceId { driver: slice.driver.clone(), pool: slice.pool.name.clone(), device: device.name.clone() };
+        // A DeviceTaintRule taints like the driver itself (KEP-5055); the rules come after the device's own taints.
         let taints = device
             .taints
             .iter()
@@ -441,6 +442,7 @@ impl<'a> Tables<'a> {
             draws,
             bound: SmallVec::new(),
         });
+        // The attribute's column does not exist yet, so the binding is resolved once all attributes are numbered.
         for (group, binding) in template.iter().flat_map(|template| template.bindings.iter()) {
             if binding.device == device.name {
                 self.bindings.push((entry, binding.attribute.clone(), *group));

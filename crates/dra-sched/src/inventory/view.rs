@@ -177,6 +177,7 @@ impl View {
     ) -> Result<Arc<View>, Fault> {
         let Others { local, shared, brought, order } = others;
         let mut gathering = Gathering::new(inventory, facts);
+        // Upstream gathers the slices of the node first; of slices that disagree about their number the first counts.
         for &slice in local {
             if gathering.is_seen(slice)? {
                 gathering.add(slice);
@@ -203,6 +204,7 @@ impl View {
             }
             seen.extend(own.into_iter().map(|(pool, slices)| gathering.build(pool, &slices, &slices)));
         }
+        // The allocator takes devices in this order, so it decides which devices a claim gets.
         let host = machine.map(|(_, bin)| Instance::of_bin(bin));
         seen.sort_by(|a, b| a.order(inventory, host, order).cmp(&b.order(inventory, host, order)));
         let mut view = View::default();
@@ -211,6 +213,7 @@ impl View {
             let position = view.pools.next_id();
             for device in seen.devices {
                 let entry = &inventory.slices[inventory.devices[device].slice];
+                // A slice with `perDeviceNodeSelection` leaves it to each device on which nodes it is.
                 let here = match &entry.slice.node_scope {
                     Some(NodeScope::PerDevice) => match &inventory.device(device).node_scope {
                         Some(scope) => {

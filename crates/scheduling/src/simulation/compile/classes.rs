@@ -82,6 +82,7 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
     let names = &*snapshot.interner;
     let mut builder = topology::Builder::new(snapshot);
     let variants = variants(request, &builder);
+    // All groups have to be known before it can be said which of them match a class, so this takes two steps.
     let owned: Vec<Result<Owned, Unsupported>> = variants
         .iter()
         .map(|variant| match variant.members.first() {
@@ -102,6 +103,7 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
         let Some(&first) = variant.members.first() else { continue };
         let coupling = builder.coupling(&snapshot.pods[first].pod, &owned, &mut matched_by_labels);
         let waits_for = variant.waits_for.clone();
+        // Variants that rules treat alike are one class, though their labels differ.
         let key =
             (variant.priority, Arc::clone(&variant.shape), variant.demand, waits_for, variant.is_left_out, coupling);
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
@@ -113,6 +115,7 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
         let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
         let demand = variant.demand.and_then(|id| Some((id, snapshot.devices.as_ref()?.demands.try_get(id)?)));
         let is_read = variant.members.iter().all(|&pod| snapshot.pods[pod].devices.is_some());
+        // The first obstacle counts: what a pass decided, then what the pod waits for, then what is not supported.
         let obstacle = variant.is_left_out.then_some(Obstacle::LeftOut);
         let obstacle = obstacle.or_else(|| variant.waits_for.map(Obstacle::Waits));
         let obstacle = obstacle.or_else(|| supported::obstacle(&variant.shape, snapshot, is_read));
@@ -142,6 +145,7 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
     topology.connect(&classes);
     let name = |id: PodId| -> &NamespacedName { &snapshot.pods[id].pod.name };
     for class in &mut classes {
+        // Needs all classes and groups, since another class can be what keeps a host for itself.
         class.needs_host_alone = class.affinity_sets.is_empty() && topology.alone_on_host(class).next().is_some();
         class.members.sort_by(|&a, &b| {
             let age = |id: PodId| snapshot.pods[id].pod.created_at;
@@ -160,6 +164,7 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
             class.members.iter().map(|&id| name(id)).min().cloned(),
         )
     });
+    // A class that has to be near another one finds its place once that one has its own.
     if classes.iter().any(|class| !class.affinity_sets.is_empty()) {
         classes = after_what_they_need(classes, &topology);
     }

@@ -284,6 +284,8 @@ impl<'s> PoolTable<'s> {
             node_price: snapshot.options.node_price,
             open_keys: (0..names.key_count()).map(|_| OnceLock::new()).collect(),
         };
+        // Members are the launchable offerings that agree with each of the pool's requirements. An offering that does
+        // not define a label agrees: the machine gets it from the pool.
         let launchable = catalogue.offerings.iter_enumerated().filter(|(_, offering)| offering.launchable());
         table.members.extend(launchable.map(|(id, _)| id));
         for wanted in pool.requirements.iter() {
@@ -299,6 +301,7 @@ impl<'s> PoolTable<'s> {
         for offering in overcommitted {
             table.members.remove(offering);
         }
+        // From here on everything is about members, so it comes after the last of them is removed.
         table.shapes = ShapesOfPool::new(&table, snapshot.devices.as_deref());
         table.by_price = table.index.by_price.iter().copied().filter(|&id| table.members.contains(id)).collect();
         let prices = table.by_price.iter().map(|&id| (table.net(id), table.price(id)));
@@ -311,6 +314,8 @@ impl<'s> PoolTable<'s> {
         if classes.iter().any(|class| !class.shape.host_ports.is_empty()) {
             table.daemon_ports = daemons::ports(&table, lookups, snapshot);
         }
+        // Classes with equal requirements and rules share their alternatives and cells, so that each is split once per
+        // pool.
         let cells =
             Cells { topology, lookups, by_group: FastMap::default(), by_key: FastMap::default(), cut_off: false };
         let mut known = KnownWays { cells, by_key: FastMap::default() };
@@ -328,6 +333,8 @@ impl<'s> PoolTable<'s> {
                     let requests = class.requests(alternative.variant);
                     alternative.fit = fits.number(&table, requests, &alternative.offerings);
                 }
+                // A class with more alternatives than are kept may have a place that is not looked at; its refusal is
+                // then no proof.
                 if std::mem::take(&mut known.cells.cut_off) {
                     cut_off.insert(id);
                 }

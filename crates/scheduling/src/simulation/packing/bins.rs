@@ -184,6 +184,7 @@ impl Packing<'_> {
             return true;
         };
         let is_new = matches!(spot, Spot::New(_));
+        // Of the ways with enough copies, the cheapest machine wins, then the one with most offerings left.
         let mut best: Option<(PriceNanoUsdPerHour, std::cmp::Reverse<usize>, usize)> = None;
         for (index, way) in ways.ways.iter().enumerate() {
             let is_picked = match pick {
@@ -199,6 +200,7 @@ impl Packing<'_> {
                 table.shapes.keep(&mut open, shape);
             }
             let Some(&cheapest) = table.by_price.iter().find(|&&offering| open.contains(offering)) else { continue };
+            // Limits and minValues can exclude what resources allow.
             let before = spot_bin(&self.state.bins, spot);
             if !table.has_min_values(&open) || !self.within_limits(table, bin.pool, before, &open) {
                 continue;

@@ -103,6 +103,7 @@ pub(crate) fn fill(
     order: &dyn PlacingOrder,
 ) -> Option<Filled> {
     let mut packing = Packing::new(problem, run, Charging::Least).with_aim(aim);
+    // Pods stay where an earlier plan put them, so that a new plan does not move what machines were launched for.
     let kept = keep_earlier_placements(&mut packing);
     let mut kept_by_class = vec![0_u32; problem.classes.len()];
     for &(class, _, _) in &kept {
@@ -118,6 +119,7 @@ pub(crate) fn fill(
     if !order.begin(&mut packing, &mut waiting) {
         return None;
     }
+    // An empty packing tells whether a class would fit by itself; only such classes are worth a search.
     let at_the_end = Mode { checking: Checking::AtTheEnd, ..Mode::default() };
     let mut untouched = Packing::new(problem, run, Charging::Least).with_aim(aim).in_mode(at_the_end);
     let is_kept = order.keeps_skews() && run.ends_with_first_round(problem);
@@ -125,6 +127,7 @@ pub(crate) fn fill(
     let mut refused = Vec::new();
     for class in order.sequence(problem) {
         let (pods, wanted) = (&problem.classes[class], waiting[class]);
+        // A plan that is only made for comparison ends as soon as it cannot win.
         if aim.is_too_dear(packing.state.price()) || (pods.is_refused() && aim.is_too_many(class, wanted)) {
             return None;
         }
@@ -153,6 +156,7 @@ pub(crate) fn fill(
         if aim.is_too_many(class, left) && u64::from(left) > budget.remaining() {
             return None;
         }
+        // Cheaper means come first: leaving reservations to this class, then moving other copies.
         left = reservations::make_room(&mut packing, class, left).part_of(&mut end);
         if left > 0 && keeps_itself_out(&packing, class).is_some() {
             refused.push((class, left, Verdict::DoesNotFit));
@@ -164,6 +168,8 @@ pub(crate) fn fill(
                 refused.push((class, left, repaired.why.verdict_after(end)));
             }
         } else if left > 0 {
+            // The class does not even fit by itself. That is a proof, unless alternatives, steps or devices of other
+            // machines were left out.
             let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
             let lacks_devices_of_others =
                 backtracking::may_be_brought(problem, class) && fits_beside_devices(&mut untouched, class);

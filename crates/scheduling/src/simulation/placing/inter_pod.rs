@@ -298,6 +298,7 @@ fn begins(packing: &Packing<'_>, class: ClassId) -> Option<Vec<Beginning>> {
     let problem = packing.problem;
     let pods = &problem.classes[class];
     let mut positions: Vec<usize> = Vec::new();
+    // Kube-scheduler lets the first pod of a group in anywhere if it matches its own terms and no pod does yet.
     for set in &pods.affinity_sets {
         let involvements = || set.involvements.iter().filter_map(|&position| pods.involved.get(position));
         let is_nowhere = involvements().all(|mine| packing.state.counts[mine.group].total() == 0);
@@ -305,7 +306,7 @@ fn begins(packing: &Packing<'_>, class: ClassId) -> Option<Vec<Beginning>> {
             positions.extend(&set.involvements);
         }
     }
-    // There are too many hosts to try each; see `together`.
+    // A rule over the whole cluster leaves no choice.
     positions.retain(|&position| {
         pods.involved
             .get(position)
@@ -314,6 +315,7 @@ fn begins(packing: &Packing<'_>, class: ClassId) -> Option<Vec<Beginning>> {
     if positions.is_empty() {
         return None;
     }
+    // Only domains of labels are tried one by one, since there are too many hosts; see `together`.
     let by_label: Vec<usize> = positions
         .into_iter()
         .filter(|&position| {
@@ -333,6 +335,7 @@ fn begins(packing: &Packing<'_>, class: ClassId) -> Option<Vec<Beginning>> {
             beginnings.push(beginning);
         }
     };
+    // Only domains in which the class can have a place: those of nodes and of machines that take it.
     for &node in problem.node_order.iter().filter(|&&node| problem.node_accepts(class, node)) {
         add(&|position| {
             let mine = pods.involved.get(position);

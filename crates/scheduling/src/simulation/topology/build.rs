@@ -357,6 +357,8 @@ impl<'s> Builder<'s> {
             hosts += 1;
             DomainId::from_index(hosts - 1)
         };
+        // For a rule over host names, nodes with one name are one host, as for kube-scheduler; a host port belongs to
+        // the node whatever its name.
         let places: IdVec<_, Place> = nodes
             .iter()
             .map(|node| {
@@ -380,6 +382,7 @@ impl<'s> Builder<'s> {
                 }
             })
             .collect();
+        // A spread counts the domains of nodes that are there. One that is being deleted may take its domain along.
         let mut present = IdSet::with_len(values.len());
         for (node, place) in
             nodes.iter().zip(places.iter()).filter(|(node, _)| node.excluded != Some(Excluded::Deleting))

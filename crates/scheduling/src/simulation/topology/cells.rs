@@ -76,10 +76,12 @@ pub(crate) fn cells(table: &PoolTable<'_>, group: &Group, owner: bool, names: &I
             }
             Scope::Label(key) => key,
         };
+        // A machine without the label is in no domain.
         let Some(values) = table.known(Some(offering), key, names) else {
             put(Place::Outside, offering, None);
             continue;
         };
+        // A label that the offering leaves open is pinned: one cell for each value that it can have.
         let single = values.single_value();
         for (domain, value) in group.values().iter_enumerated() {
             if single == Some(*value) {

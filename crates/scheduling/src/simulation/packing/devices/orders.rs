@@ -262,7 +262,7 @@ impl DeviceState {
         let holding = ways.ways.into_iter().flat_map(|way| question.holding(way, table, &mut budget).part_of(end));
         ways.ways = holding.collect();
         run.devices().spend_on_replays(before - budget.remaining());
-        // The plan may be larger than one in the order of placing would be; orders.rs of `provisioning` asks for that.
+        // A plan that only holds in the order of placing may be cheaper; `price_of_keeping_apart` computes that.
         if ways.most() < most || ways.ways.len() != before_count {
             run.devices().kept_apart = true;
         }
@@ -518,6 +518,7 @@ impl Question<'_> {
     fn replay(&self, replay: &Replay, parts: &[Part<'_>], budget: &mut Budget) -> bool {
         let inventory = &self.problem.devices.inventory;
         let pristine = &self.state.pristine;
+        // The pristine ledger is rolled back after each replay, which is cheaper than a clone of it.
         let cluster = &mut *pristine.cluster.borrow_mut();
         let mark = cluster.mark();
         replay.released.iter().for_each(|claim| cluster.release(inventory, *claim));
@@ -547,6 +548,7 @@ impl Question<'_> {
         };
         let mut ledgers: Vec<Option<BinLedger>> = replay.places.iter().map(ledger).collect();
         let holds = replay.parts.iter().zip(parts).all(|(&(place, ..), part)| {
+            // A place whose devices are not known can keep nothing from anybody.
             let Some(Some(ledger)) = ledgers.get_mut(place) else { return true };
             if let Whose::Daemon(number) = part.whose {
                 let mut daemons = self.daemons.iter();
@@ -558,6 +560,8 @@ impl Question<'_> {
             let shapes: IdSet<ShapeId> = ledger.shapes().into_iter().flatten().collect();
             let offer = Copies { claims: part.claims, copies: part.copies }
                 .try_add(inventory, ledger, &shapes, cluster, budget);
+            // On a node all copies have to get devices wherever it is; on a machine in every shape that it may still
+            // have.
             let is_node = matches!(part.place, Place::Node(_));
             let holds = |it: &Alternative| {
                 it.copies >= part.copies && shapes.is_subset(&it.shapes) && (!is_node || it.domain.0.is_empty())
