@@ -274,7 +274,7 @@ impl Search<'_> {
             if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
             }
-            // A device that a constraint does not admit is skipped before the costlier `pick`, which would refuse it too.
+            // `pick` would refuse what a constraint does not admit, at a higher cost.
             if self.passes_over && self.is_unlike(branch, position) {
                 passed_over = true;
                 continue;
