@@ -137,7 +137,7 @@ pub enum Unconsolidatable {
     },
     /// Only a spot machine could replace this spot machine, and the gate `SpotToSpotConsolidation` is off.
     SpotToSpotOff,
-    /// Fewer than [`SPOT_TO_SPOT_TYPES`] instance types are cheaper, so this spot machine is not replaced by another.
+    /// Fewer than `SPOT_TO_SPOT_TYPES` instance types are cheaper, so this spot machine is not replaced by another.
     TooFewCheaperTypes {
         /// How many are cheaper.
         found: usize,
