@@ -20,6 +20,7 @@ use std::sync::Arc;
 use cloudprovider::InstanceType;
 use dra_types::{Compat, Gate, Gates, KubernetesMinor};
 use model::{DurationMs, InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
+use scheduling::snapshot::eviction::DeletionCosts;
 use scheduling::snapshot::expiration::{ExpirationPolicy, ExpirationRules};
 use scheduling::snapshot::{
     DisruptionOptions, MinValuesPolicy, Options, PreferencePolicy, PrioritizedListPolicy, ReservedCapacityMode,
@@ -79,6 +80,9 @@ pub struct Header {
     #[serde(default)]
     pub names_hidden: bool,
 }
+
+/// The feature gate with which the controller writes deletion costs of pods.
+const POD_DELETION_COST_MANAGEMENT: &str = "PodDeletionCostManagement";
 
 /// The planner's options as a file has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -266,6 +270,10 @@ impl Header {
                 eviction_price_nano_usd: self.options.eviction_price_nano_usd,
                 consolidation_horizon: self.options.consolidation_horizon,
                 spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
+                deletion_costs: match self.feature_gates.get(POD_DELETION_COST_MANAGEMENT) {
+                    Some(true) => DeletionCosts::Ours,
+                    Some(false) | None => DeletionCosts::OfUsers,
+                },
                 expiration: ExpirationRules {
                     policy: match self.options.expiration_policy {
                         ExpirationPolicyName::Forceful => ExpirationPolicy::Forceful,

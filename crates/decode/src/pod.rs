@@ -69,6 +69,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         is_unready: is_unready(&status)?,
         scheduler_name: non_empty(&spec.field("schedulerName")?)?.unwrap_or(DEFAULT_SCHEDULER).into(),
         do_not_disrupt: annotations.do_not_disrupt,
+        disruption_cost: annotations.disruption_cost,
         deletion_cost: annotations.deletion_cost,
         termination_grace_period_s: spec.field("terminationGracePeriodSeconds")?.int(0, i64::MAX)?,
         resource_claim_names: resource_claim_names(&spec, &status)?,
@@ -224,24 +225,24 @@ fn resource_claim_names(
 /// text, and refusing the object over one would be worse than what Karpenter does, which is to log it.
 pub(crate) struct Annotations {
     pub(crate) do_not_disrupt: DoNotDisrupt,
-    pub(crate) deletion_cost: i32,
+    pub(crate) disruption_cost: Option<i32>,
+    pub(crate) deletion_cost: Option<i32>,
     is_mirror: bool,
 }
 
 impl Annotations {
     pub(crate) fn decode(metadata: &Field<'_, '_>) -> Result<Self, Problem> {
-        let mut decoded = Self { do_not_disrupt: DoNotDisrupt::Never, deletion_cost: 0, is_mirror: false };
-        let (mut disruption_cost, mut deletion_cost) = (None, None);
+        let mut decoded =
+            Self { do_not_disrupt: DoNotDisrupt::Never, disruption_cost: None, deletion_cost: None, is_mirror: false };
         for (key, value) in metadata.field("annotations")?.string_map()? {
             match key {
                 annotations::DO_NOT_DISRUPT => decoded.do_not_disrupt = do_not_disrupt(value),
-                annotations::DISRUPTION_COST => disruption_cost = value.parse().ok(),
-                annotations::POD_DELETION_COST => deletion_cost = value.parse().ok(),
+                annotations::DISRUPTION_COST => decoded.disruption_cost = value.parse().ok(),
+                annotations::POD_DELETION_COST => decoded.deletion_cost = value.parse().ok(),
                 reads::MIRROR => decoded.is_mirror = true,
                 _ => {}
             }
         }
-        decoded.deletion_cost = disruption_cost.or(deletion_cost).unwrap_or(0);
         Ok(decoded)
     }
 }

@@ -66,9 +66,11 @@ pub struct Pod {
     pub scheduler_name: Arc<str>,
     /// Whether and how long it may not be disrupted (annotation).
     pub do_not_disrupt: DoNotDisrupt,
-    /// The cost of evicting it: annotation `karpenter.sh/disruption-cost`, else
-    /// `controller.kubernetes.io/pod-deletion-cost`, else 0.
-    pub deletion_cost: i32,
+    /// What evicting it costs, by annotation `karpenter.sh/disruption-cost`.
+    pub disruption_cost: Option<i32>,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`: a ReplicaSet that is scaled down deletes the pods with
+    /// the lowest first.
+    pub deletion_cost: Option<i32>,
     /// Its termination grace period.
     pub termination_grace_period_s: Option<i64>,
     /// The ResourceClaim that stands for each entry of `spec.resourceClaims` by the entry's name, where it is known:

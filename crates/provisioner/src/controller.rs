@@ -32,6 +32,7 @@ use crate::controllers::disruption::{self, Disruption};
 use crate::controllers::node::{eviction, reboot};
 use crate::controllers::node_claim::{consistency, disruption_conditions, expiration, garbage_collection};
 use crate::controllers::planner_state;
+use crate::controllers::pod_deletion_cost::{self, DeletionCostMetrics};
 use crate::controllers::provisioning::{self, Provisioner};
 use crate::controllers::{
     handover, node, node_claim, node_overlay, node_pool, node_repair, static_capacity, unreadable_pods,
@@ -100,6 +101,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let mut metrics = Metrics::new();
     let status_conditions = Arc::new(StatusConditions::register(&mut metrics));
     let of_disruption = DisruptionMetrics::register(&mut metrics);
+    let of_deletion_cost = DeletionCostMetrics::register(&mut metrics);
     let cluster_metrics = Arc::new(ClusterMetrics::register(&mut metrics));
     let (metrics, beats, fence) = (Arc::new(metrics), Arc::new(Beats::default()), Fence::closed());
     let (reviewer, metrics_tls) = metrics_security(&config, &options)?;
@@ -162,8 +164,8 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         serving.cancel();
         return Ok(());
     };
-    let result =
-        supervise(leadership, &context, Parts { provider: provider.background, disruption: of_disruption }).await;
+    let parts = Parts { provider: provider.background, disruption: of_disruption, deletion_cost: of_deletion_cost };
+    let result = supervise(leadership, &context, parts).await;
     background.shutdown().await;
     drop(context);
     // Its channel closes with the last context.
@@ -287,6 +289,8 @@ struct Parts {
     provider: Option<Background>,
     /// Where the disruption controller counts.
     disruption: DisruptionMetrics,
+    /// Where the controller of deletion costs counts.
+    deletion_cost: DeletionCostMetrics,
 }
 
 /// Starts the controllers.
@@ -322,6 +326,9 @@ fn start(context: &Context, parts: Parts, controllers: &mut JoinSet<()>) {
     spawn(node::NAME, node::run(own(), evictions.clone()).boxed());
     spawn(reboot::NAME, reboot::run(own(), evictions.clone()).boxed());
     spawn(node_repair::NAME, node_repair::run(own()).boxed());
+    if context.options.feature_gates.pod_deletion_cost_management {
+        spawn(pod_deletion_cost::NAME, pod_deletion_cost::run(own(), parts.deletion_cost).boxed());
+    }
     spawn(eviction::NAME, eviction::run(own(), evictions).boxed());
     spawn(unreadable_pods::NAME, unreadable_pods::run(own()).boxed());
     spawn(handover::NAME, handover::run(own()).boxed());

@@ -20,6 +20,7 @@
 
 mod budgets;
 mod candidates;
+pub mod deletion_order;
 mod methods;
 pub mod plan;
 pub mod reason;

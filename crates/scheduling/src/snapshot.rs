@@ -27,6 +27,7 @@ pub mod pending;
 mod running;
 mod virtual_pods;
 
+use self::eviction::DeletionCosts;
 use self::expiration::ExpirationRules;
 
 pub use fleet::Fleet;
@@ -195,6 +196,8 @@ pub struct DisruptionOptions {
     pub spot_to_spot_consolidation: bool,
     /// What becomes of machines that are past their time.
     pub expiration: ExpirationRules,
+    /// Who writes deletion costs of pods.
+    pub deletion_costs: DeletionCosts,
 }
 
 impl Default for DisruptionOptions {
@@ -206,6 +209,7 @@ impl Default for DisruptionOptions {
             consolidation_horizon: DurationMs::from_seconds(3600),
             spot_to_spot_consolidation: false,
             expiration: ExpirationRules::default(),
+            deletion_costs: DeletionCosts::OfUsers,
         }
     }
 }

@@ -363,8 +363,22 @@ fn the_status_of_pods_may_be_patched_only_for_a_hand_over_and_under_the_policy()
     assert_eq!(rights(&["settings.handOver=nominate"])?, [false, true, true]);
     assert_eq!(rights(&["settings.handOver=off"])?, [false, false, false]);
     assert_eq!(rights(&["podPatchPolicy.enabled=false"])?, [true, false, false]);
+    let with_deletion_costs = ["settings.handOver=off", "settings.featureGates.podDeletionCostManagement=true"];
+    assert_eq!(rights(&with_deletion_costs)?, [true, false, true]);
     let error = rights(&["settings.handOver=nominate", "podPatchPolicy.enabled=false"]).unwrap_err().to_string();
     assert!(error.contains("podPatchPolicy.enabled"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn annotations_of_pods_are_the_controllers_to_write_only_with_the_gate_for_deletion_costs() -> Result<()> {
+    for (is_on, expected) in [("false", false), ("true", true)] {
+        let gate = format!("settings.featureGates.podDeletionCostManagement={is_on}");
+        let objects = render(CHART, &[&gate])?;
+        let policy = find(&objects, "ValidatingAdmissionPolicy")?["spec"]["validations"].to_string();
+        assert_eq!(policy.contains("controller.kubernetes.io/pod-deletion-cost"), expected, "{policy}");
+        assert_eq!(policy.contains("annotations == oldObject.metadata.?annotations"), !expected, "{policy}");
+    }
     Ok(())
 }
 

@@ -197,7 +197,7 @@ impl<'c> Builder<'c> {
         FleetPod {
             pod: Arc::clone(pod),
             moves,
-            cost: EvictionCost::of(pod),
+            cost: EvictionCost::of(pod, options.disruption.deletion_costs),
             forbidden: self.budgets.forbid(pod, *now, self.names),
         }
     }

@@ -358,15 +358,21 @@ fn owners_annotations_and_defaults_of_a_pod() {
     let pod = decoded(&object).0.unwrap();
     assert!(pod.is_daemon && !pod.is_mirror);
     assert_eq!(pod.do_not_disrupt, DoNotDisrupt::For(DurationMs::from_seconds(5400)));
-    assert_eq!((pod.deletion_cost, pod.priority, &*pod.scheduler_name), (-5, 0, "default-scheduler"));
+    assert_eq!((pod.deletion_cost, pod.priority, &*pod.scheduler_name), (Some(-5), 0, "default-scheduler"));
     object["metadata"]["annotations"] =
         json!({"karpenter.sh/do-not-disrupt": "-1h", "kubernetes.io/config.mirror": "x"});
     let pod = decoded(&object).0.unwrap();
     assert!(pod.is_mirror);
-    for (own, of_kubernetes, expected) in [("7", "-5", 7), ("0", "-5", 0), ("1.5", "-5", -5), ("x", "4294967296", 0)] {
+    // What is no 32-bit integer says nothing.
+    for (own, of_kubernetes, expected) in [
+        ("7", "-5", (Some(7), Some(-5))),
+        ("0", "2147483648", (Some(0), None)),
+        ("1.5", "-2147483648", (None, Some(i32::MIN))),
+    ] {
         object["metadata"]["annotations"] =
             json!({"karpenter.sh/disruption-cost": own, "controller.kubernetes.io/pod-deletion-cost": of_kubernetes});
-        assert_eq!(decoded(&object).0.unwrap().deletion_cost, expected, "{own} {of_kubernetes}");
+        let pod = decoded(&object).0.unwrap();
+        assert_eq!((pod.disruption_cost, pod.deletion_cost), expected, "{own} {of_kubernetes}");
     }
     for (text, expected) in [
         ("true", DoNotDisrupt::Always),

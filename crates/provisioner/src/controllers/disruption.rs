@@ -21,6 +21,7 @@ use api::{NodeClaim, NodePool};
 use cluster::node_claim::command::Note;
 use model::{DurationMs, Timestamp};
 use scheduling::disruption::plan::Command;
+use scheduling::disruption::plan_disruption;
 use scheduling::snapshot::fleet::Reason;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -32,13 +33,14 @@ use crate::runtime::queue::{in_words, is_conflict};
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::disrupted::Disrupted;
+use crate::world::fleet_looks::FleetLooks;
 use crate::world::planned_pods;
 use crate::world::store::{Kind, State};
 use crate::world::successors;
 
 use carry_out::Job;
 use metrics::{DecisionLabels, DisruptionMetrics};
-use planning::{Planned, Planning};
+use planning::Planned;
 use progress::{Shown, Step, Why};
 use proposals::{Key, Proposals};
 use start::{Beginning, Begun};
@@ -93,7 +95,7 @@ const PLANNED_WITH: [Kind; 16] = [
 pub(crate) struct Disruption {
     context: Context,
     metrics: DisruptionMetrics,
-    planning: Planning,
+    fleet: FleetLooks,
     has_changed: Arc<AtomicBool>,
     beat: Beat,
 }
@@ -114,7 +116,7 @@ impl Disruption {
         context.store.on_any_of(&PLANNED_WITH, move |_, _| changed.store(true, Ordering::Relaxed));
         successors::subscribe(&context.store, &context.successors, &context.assignments, &context.clock);
         let beat = context.beats.beat(NAME, BOUND);
-        Self { context, metrics, planning: Planning::default(), has_changed, beat }
+        Self { context, metrics, fleet: FleetLooks::new("disruption"), has_changed, beat }
     }
 
     /// Runs until the context is stopped.
@@ -238,17 +240,17 @@ impl Disruption {
         if !(has_changed || is_old || memory.proposals.are_any()) {
             return POLL;
         }
-        let Some(planned) = self.planning.plan(context).await else {
+        let Some(planned) = self.fleet.look(context, plan_disruption).await else {
             self.has_changed.store(true, Ordering::Relaxed);
             return POLL;
         };
         self.beat.busy();
         memory.planned_at = Some(Instant::now());
-        self.metrics.planned(&planned.plan, planned.took);
+        self.metrics.planned(&planned.found, planned.took);
         report::blocked(context, &planned);
         // Machines of static NodePools are only kept with their gate.
         let is_static_on = context.options.feature_gates.static_capacity;
-        let commands = planned.plan.commands.iter().filter(|command| is_static_on || command.static_pool.is_none());
+        let commands = planned.found.commands.iter().filter(|command| is_static_on || command.static_pool.is_none());
         let commands: Vec<&Command> = commands.collect();
         let keys: Vec<Key> = commands.iter().map(|command| key(&planned, command)).collect();
         let now = context.clock.now();

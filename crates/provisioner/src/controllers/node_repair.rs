@@ -36,6 +36,7 @@ use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::disrupted::Disrupted;
 use crate::world::instance::set_condition;
+use crate::world::plan_options::deletion_costs;
 use crate::world::store::{NodeRecord, Revision};
 use crate::world::termination;
 
@@ -77,6 +78,7 @@ pub(crate) async fn run(context: Context) {
             policies: &policies,
             kinds: context.cloud.node_class_kinds(),
             awaited: &awaited,
+            deletion_costs: deletion_costs(&context.options),
             now,
         };
         let decisions = decision::decide(&context.store.read(), question);

@@ -34,6 +34,7 @@ use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::new_node_claim::{self, Unanswered};
+use crate::world::plan_options::deletion_costs;
 use crate::world::static_node_claim;
 use crate::world::store::{Revision, State, Stored};
 
@@ -248,7 +249,8 @@ impl StaticCapacity {
             let state = self.context.store.read();
             let machines = fleet.active().map(|claim| Machine { claim, pods: pods_of(&state, claim) }).collect();
             let expire_after = &fleet.pool.spec.template.spec.expire_after;
-            order::first_to_go(machines, number, expire_after, self.context.clock.now())
+            let costs = deletion_costs(&self.context.options);
+            order::first_to_go(machines, number, expire_after, (costs, self.context.clock.now()))
         };
         let count = going.len();
         info!(

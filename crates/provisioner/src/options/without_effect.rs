@@ -16,7 +16,6 @@ pub fn without_effect(options: &Options) -> Vec<String> {
             gates.terminate_first_repair,
             "a broken node always goes before its replacement comes",
         ),
-        ("PodDeletionCostManagement", gates.pod_deletion_cost_management, "no pod is given a deletion cost"),
     ] {
         if is_on {
             said.push(format!("feature gate {name}=true has no effect yet: {what}"));
@@ -41,7 +40,7 @@ mod tests {
              NodeOverlay=false,TerminateFirstDrift=true,TerminateFirstRepair=true,PodDeletionCostManagement=true",
         ]);
         let said = without_effect(&set.unwrap());
-        let names = ["TerminateFirstDrift", "TerminateFirstRepair", "PodDeletionCostManagement"];
+        let names = ["TerminateFirstDrift", "TerminateFirstRepair"];
         assert_eq!(said.len(), names.len(), "{said:?}");
         assert!(said.iter().zip(names).all(|(sentence, name)| sentence.contains(name)), "{said:?}");
     }

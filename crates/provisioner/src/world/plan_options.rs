@@ -4,9 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloudprovider::ProviderConfig;
+use scheduling::snapshot::eviction::DeletionCosts;
 use scheduling::snapshot::{DisruptionOptions, Options as PlanOptions, UnsupportedStorage};
 
 use crate::options::Options;
+
+/// Who writes deletion costs of pods.
+pub(crate) fn deletion_costs(options: &Options) -> DeletionCosts {
+    match options.feature_gates.pod_deletion_cost_management {
+        true => DeletionCosts::Ours,
+        false => DeletionCosts::OfUsers,
+    }
+}
 
 /// What of the controller's options changes a plan.
 pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> PlanOptions {
@@ -29,6 +38,7 @@ pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> Plan
             consolidation_horizon: options.consolidation_horizon,
             spot_to_spot_consolidation: options.feature_gates.spot_to_spot_consolidation,
             expiration: options.expiration,
+            deletion_costs: deletion_costs(options),
         },
         ..PlanOptions::default()
     }

@@ -1,4 +1,5 @@
 mod consolidation;
+mod deletion_order;
 mod expired;
 mod static_drift;
 
@@ -52,7 +53,7 @@ fn fleet(snapshot: &Snapshot) -> Fleet {
             } else {
                 Moves::No
             },
-            cost: EvictionCost::of(pod),
+            cost: EvictionCost::of(pod, snapshot.options.disruption.deletion_costs),
             forbidden: None,
         });
         let pool = snapshot.node_pools.ids().next().unwrap();

@@ -117,16 +117,33 @@ impl<'a> Budgets<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EvictionCost(pub i64);
 
+/// Who writes the annotation `controller.kubernetes.io/pod-deletion-cost` of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeletionCosts {
+    /// Users: it says what an eviction costs them.
+    #[default]
+    OfUsers,
+    /// The controller (feature gate PodDeletionCostManagement): it says which nodes are removed first, and nothing about
+    /// evictions.
+    Ours,
+}
+
 impl EvictionCost {
     /// That of a pod about which nobody says anything.
     pub const ONE: Self = Self(1 << 27);
     /// A pod costs at most so many times as much, and at least as many times less than nothing.
     const MOST: i64 = 10;
 
-    /// That of a pod: 1 and its deletion cost by 2²⁷ and its priority by 2²⁵, between -10 and 10 (Karpenter's
+    /// The cost of one pod: 1, plus annotation `karpenter.sh/disruption-cost`, else `pod-deletion-cost` if users write
+    /// it, divided by 2²⁷, plus the priority divided by 2²⁵; between -10 and 10 (Karpenter's
     /// `disruption.EvictionCost`).
-    pub fn of(pod: &Pod) -> Self {
-        let cost = Self::ONE.0 + i64::from(pod.deletion_cost) + 4 * i64::from(pod.priority);
+    pub fn of(pod: &Pod, costs: DeletionCosts) -> Self {
+        let of_deletion = match costs {
+            DeletionCosts::OfUsers => pod.deletion_cost,
+            DeletionCosts::Ours => None,
+        };
+        let own = pod.disruption_cost.or(of_deletion).unwrap_or(0);
+        let cost = Self::ONE.0 + i64::from(own) + 4 * i64::from(pod.priority);
         Self(cost.clamp(-Self::MOST * Self::ONE.0, Self::MOST * Self::ONE.0))
     }
 

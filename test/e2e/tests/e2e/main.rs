@@ -24,6 +24,7 @@ mod other_pods;
 mod outages;
 mod overlays;
 mod planning;
+mod pod_deletion_cost;
 mod rights;
 mod runaway;
 mod serving;

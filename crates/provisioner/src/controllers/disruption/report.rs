@@ -57,7 +57,7 @@ pub(crate) fn broken(context: &Context, state: &State, name: &NodeClaimName, why
 
 /// What keeps machines that would go.
 pub(crate) fn blocked(context: &Context, planned: &Planned) {
-    let Planned { state, snapshot, plan, .. } = planned;
+    let Planned { state, snapshot, found: plan, .. } = planned;
     for (node, why) in &plan.node_reasons {
         let name = snapshot.nodes.try_get(*node).and_then(|node| node.node_claim.as_ref());
         let claim = name

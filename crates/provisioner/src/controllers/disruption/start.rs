@@ -74,7 +74,7 @@ pub(crate) fn longest_time_limit(wanted: DurationMs) -> DurationMs {
 impl Planned {
     /// The snapshot and the plan that say where the pods of a command go. Both have the nodes' ids of the plan.
     fn of_moves(&self) -> (&Snapshot, Option<&Plan>) {
-        match &self.plan.simulated {
+        match &self.found.simulated {
             Some(simulated) => (&simulated.snapshot, Some(&simulated.plan)),
             None => (&self.snapshot, None),
         }

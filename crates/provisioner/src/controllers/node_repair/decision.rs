@@ -11,7 +11,7 @@ use cloudprovider::{NodeClassKind, RepairAction, RepairPolicies};
 use cluster::node_repair::{self, Diagnosis, MOST_REBOOTS, Machines, Repair};
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, NodePoolName, Timestamp};
-use scheduling::snapshot::eviction::{Budgets, EvictionCost, Forbidden};
+use scheduling::snapshot::eviction::{Budgets, DeletionCosts, EvictionCost, Forbidden};
 use scheduling::snapshot::pending::will_be_replaced;
 
 use crate::world::claim;
@@ -38,6 +38,8 @@ pub(crate) struct Question<'a> {
     pub kinds: &'a [NodeClassKind],
     /// NodeClaims whose machines pods wait for.
     pub awaited: &'a BTreeSet<NodeClaimName>,
+    /// Who writes deletion costs of pods.
+    pub deletion_costs: DeletionCosts,
     /// When.
     pub now: Timestamp,
 }
@@ -182,7 +184,7 @@ fn case<'p>(state: &State, record: &NodeRecord, question: Question<'p>) -> Optio
     }
     let pods = state.pods_on_node(&record.model.name).filter(|pod| will_be_replaced(pod));
     Some(Case {
-        cost: EvictionCost::of_node(pods.map(|pod| EvictionCost::of(pod))),
+        cost: EvictionCost::of_node(pods.map(|pod| EvictionCost::of(pod, question.deletion_costs))),
         drain_bound: [repair.drain_bound, grace_period(claim)].into_iter().flatten().min(),
         claim: Arc::clone(claim),
         node: Arc::clone(node),

@@ -10,7 +10,7 @@ use std::fmt;
 
 use api::{NillableDuration, NodeClaim};
 use model::{Pod, Timestamp};
-use scheduling::snapshot::eviction::{EvictionCost, is_protected};
+use scheduling::snapshot::eviction::{DeletionCosts, EvictionCost, is_protected};
 
 use crate::world::claim;
 
@@ -52,7 +52,7 @@ pub(crate) fn first_to_go<'c>(
     machines: Vec<Machine<'c, '_>>,
     count: usize,
     expire_after: &NillableDuration,
-    now: Timestamp,
+    (costs, now): (DeletionCosts, Timestamp),
 ) -> Vec<(&'c NodeClaim, Because)> {
     // What is no duration is refused at admission.
     let lifetime_ms = expire_after.parse().ok().flatten().map(|it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX));
@@ -60,7 +60,7 @@ pub(crate) fn first_to_go<'c>(
         let because = because(machine, now);
         let cost = match because {
             Because::NotLaunched | Because::Empty => 0,
-            Because::Cheapest | Because::Protected => cost(machine, lifetime_ms, now),
+            Because::Cheapest | Because::Protected => cost(machine, lifetime_ms, (costs, now)),
         };
         ((because, cost, claim::name(machine.claim)), machine.claim)
     });
@@ -85,9 +85,9 @@ fn because(machine: &Machine<'_, '_>, now: Timestamp) -> Because {
 
 /// The cost of all evictions, times the milliseconds of its lifetime that are left, or 1 if it does not expire: all
 /// machines of a NodePool have the same lifetime.
-fn cost(machine: &Machine<'_, '_>, lifetime_ms: Option<i64>, now: Timestamp) -> i128 {
+fn cost(machine: &Machine<'_, '_>, lifetime_ms: Option<i64>, (costs, now): (DeletionCosts, Timestamp)) -> i128 {
     let running = machine.pods.iter().filter(|pod| !pod.phase.is_terminal());
-    let evictions: i128 = running.map(|pod| i128::from(EvictionCost::of(pod).0)).sum();
+    let evictions: i128 = running.map(|pod| i128::from(EvictionCost::of(pod, costs).0)).sum();
     let age_ms = now.since(claim::created_at(machine.claim)).0;
     evictions * lifetime_ms.map_or(1, |lifetime| i128::from(lifetime.saturating_sub(age_ms).clamp(0, lifetime)))
 }
@@ -117,7 +117,8 @@ mod tests {
     /// The names in order, with the reason of each.
     fn order(machines: &[(NodeClaim, Vec<Pod>)], count: usize, expire_after: &str) -> Vec<(String, Because)> {
         let machines = machines.iter().map(|(claim, pods)| Machine { claim, pods: pods.iter().collect() }).collect();
-        let order = first_to_go(machines, count, &NillableDuration(expire_after.to_owned()), NOW);
+        let order =
+            first_to_go(machines, count, &NillableDuration(expire_after.to_owned()), (DeletionCosts::OfUsers, NOW));
         order.into_iter().map(|(claim, because)| (claim::name(claim).to_owned(), because)).collect()
     }
 
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn evictions_cost_what_their_pods_say_and_less_the_older_the_machine() {
         let of_priority = |priority| with(|pod| pod.priority = priority);
-        let of_cost = |cost| with(|pod| pod.deletion_cost = cost);
+        let of_cost = |cost| with(|pod| pod.deletion_cost = Some(cost));
         let machines = [
             (aged("dear", 0), vec![of_cost(i32::MAX)]),
             (aged("important", 0), vec![of_priority(1 << 25)]),

@@ -117,7 +117,15 @@ fn what_forbids_an_eviction_is_named() {
 
 #[test]
 fn an_eviction_costs_what_deletion_cost_and_priority_say_within_bounds() {
-    let cost = |deletion_cost: i32, priority: i32| EvictionCost::of(&Pod { deletion_cost, priority, ..pod("a") }).0;
+    let of = |disruption_cost, deletion_cost, costs| {
+        EvictionCost::of(&Pod { disruption_cost, deletion_cost, ..pod("a") }, costs).0 - EvictionCost::ONE.0
+    };
+    use DeletionCosts::{OfUsers, Ours};
+    assert_eq!([of(Some(5), Some(7), OfUsers), of(None, Some(7), OfUsers), of(None, None, OfUsers)], [5, 7, 0]);
+    assert_eq!([of(Some(5), Some(7), Ours), of(None, Some(7), Ours)], [5, 0]);
+    let cost = |deletion_cost: i32, priority: i32| {
+        EvictionCost::of(&Pod { deletion_cost: Some(deletion_cost), priority, ..pod("a") }, OfUsers).0
+    };
     let one = EvictionCost::ONE.0;
     assert_eq!(cost(0, 0), one);
     assert_eq!(cost(1 << 27, 0), 2 * one);

@@ -92,7 +92,14 @@ impl Fleet {
     fn decide(&self, rules: Rules) -> (Vec<String>, Vec<String>) {
         let (policies, awaited) = (policies(), BTreeSet::from(["awaited".into()]));
         let now = Timestamp::parse("2026-01-01T12:00:00Z").unwrap();
-        let question = Question { rules, policies: &policies, kinds: &KINDS, awaited: &awaited, now };
+        let question = Question {
+            rules,
+            policies: &policies,
+            kinds: &KINDS,
+            awaited: &awaited,
+            deletion_costs: DeletionCosts::OfUsers,
+            now,
+        };
         let decisions = decide(&self.0.read(), question);
         let name = |case: &Case<'_>| claim::name(&case.claim).to_owned();
         let repairs = decisions.repairs.iter().map(|case| {
