@@ -30,14 +30,15 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use model::PriceNanoUsdPerHour;
+use model::{NodePoolName, PriceNanoUsdPerHour};
 
 use self::budgets::Allowances;
 use self::candidates::{Candidates, Context};
+use self::methods::consolidation::balanced::{Balanced, Score};
 use self::methods::{Outcome, consolidation, drift, emptiness, static_drift};
-use self::plan::{DisruptionPlan, FleetPrice};
+use self::plan::{Command, CommandScore, DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
-use crate::snapshot::fleet::{Fleet, UnderWay};
+use crate::snapshot::fleet::{Fleet, FleetNode, Reason, UnderWay};
 use crate::snapshot::{NodeId, Snapshot};
 
 /// Plans which machines go. A snapshot without a fleet has none.
@@ -75,10 +76,32 @@ fn finish(
         fleet_price: FleetPrice { after: PriceNanoUsdPerHour(before.before.0.saturating_sub(saving.0)), ..before },
         pools: allowances.told(),
         fleet_bound: None,
+        scores: scores(context, &commands),
         commands,
         node_reasons,
         simulated,
     }
+}
+
+/// How NodePools with the policy `Balanced` score what consolidation does.
+fn scores(context: &Context<'_>, commands: &[Command]) -> Vec<CommandScore> {
+    let balanced = Balanced::new(context);
+    if balanced.is_empty() {
+        return Vec::new();
+    }
+    let machines: BTreeMap<NodeId, &FleetNode> = context.fleet.nodes.iter().map(|it| (it.node, it)).collect();
+    let of_command = |(index, command): (usize, &Command)| {
+        let going: Vec<&FleetNode> = command.nodes.iter().filter_map(|node| machines.get(node).copied()).collect();
+        let of_pools = balanced.scores(context, &going, i128::from(command.saving.0));
+        let of_pool = move |(node_pool, score): (&NodePoolName, Score)| CommandScore {
+            command: index,
+            node_pool: node_pool.clone(),
+            score_permille: score.permille(),
+        };
+        of_pools.into_iter().map(of_pool).collect::<Vec<_>>()
+    };
+    let commands = commands.iter().enumerate().filter(|(_, command)| command.reason == Reason::Underutilized);
+    commands.flat_map(of_command).collect()
 }
 
 /// What the machines cost that are not being deleted already.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use cluster::node_claim::command::Note;
-use model::{DurationMs, Timestamp};
+use model::{DurationMs, NodePoolName, Timestamp};
 use scheduling::disruption::plan::Command;
 use scheduling::disruption::plan_disruption;
 use scheduling::snapshot::fleet::Reason;
@@ -39,7 +39,7 @@ use crate::world::store::{Kind, State};
 use crate::world::successors;
 
 use carry_out::Job;
-use metrics::{DecisionLabels, DisruptionMetrics};
+use metrics::{Approved, DecisionLabels, DisruptionMetrics};
 use planning::Planned;
 use progress::{Shown, Step, Why};
 use proposals::{Key, Proposals};
@@ -300,6 +300,12 @@ impl Disruption {
         let Beginning { note, pools, .. } = beginning;
         let labels = DecisionLabels::new(note.reason, note.going.len(), note.replacements);
         self.metrics.began(&labels, pools.iter().map(ToString::to_string));
+        if command.reason == Reason::Underutilized {
+            let known = planned.snapshot.fleet.as_deref().map(|fleet| &fleet.pools);
+            let policy = |pool: NodePoolName| Some((pool.clone(), known?.get(&pool)?.policy));
+            let pools = pools.into_iter().filter_map(policy).collect();
+            self.metrics.approved(&Approved { plan: &planned.found, command, pools });
+        }
         failpoints::hit("disruption.started");
         true
     }

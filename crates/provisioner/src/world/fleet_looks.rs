@@ -93,7 +93,7 @@ impl FleetLooks {
         let (state, made) = match looking.await {
             Ok((state, Ok(made))) => (state, made),
             Ok((_, Err(panicked))) => {
-                error!(error = %panicked, backtrace = panicked.backtrace, what, "planning failed and nothing is done, please report it");
+                error!(error = %panicked, backtrace = panicked.backtrace, what, "planning panicked and nothing is done; this is a defect, please report it");
                 return None;
             }
             Err(failure) => {

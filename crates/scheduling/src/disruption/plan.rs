@@ -19,6 +19,8 @@ use crate::snapshot::{NodeId, PodId, Snapshot};
 pub struct DisruptionPlan {
     /// The commands. They are independent: each can be carried out at any time, beside the others.
     pub commands: Vec<Command>,
+    /// How NodePools with the policy `Balanced` score the commands that consolidate, by command and name.
+    pub scores: Vec<CommandScore>,
     /// Why each machine is disrupted or stays.
     pub node_reasons: Vec<(NodeId, NodeReason)>,
     /// How many disruptions each NodePool allows, by name.
@@ -31,6 +33,18 @@ pub struct DisruptionPlan {
     pub fleet_bound: Option<PriceNanoUsdPerHour>,
     /// The simulation behind commands with pods that move; `None` if there are none.
     pub simulated: Option<Arc<Simulated>>,
+}
+
+/// The score of a command for one NodePool with the policy `Balanced`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandScore {
+    /// The command, by its position in the plan.
+    pub command: usize,
+    /// The NodePool.
+    pub node_pool: NodePoolName,
+    /// The saving as a part of what the NodePool costs, divided by the disruption as a part of what disrupting all of it
+    /// would cost; in thousandths.
+    pub score_permille: i64,
 }
 
 /// Machines that are removed together, and what takes their place.

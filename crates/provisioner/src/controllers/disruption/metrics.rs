@@ -1,19 +1,21 @@
 //! What `/metrics` shows of commands, by Karpenter's names.
 //!
 //! Differs: `disruption-metrics`. One plan is made for all reasons, so the duration of evaluating decisions has the
-//! reason `all`; and the gauges count what the last plan has seen.
+//! reason `all`; the gauges count what the last plan has seen; a move is counted as approved when its command begins,
+//! and as rejected by each plan that rejects it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::NodePoolName;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use scheduling::disruption::plan::DisruptionPlan;
+use scheduling::disruption::plan::{Command, CommandScore, DisruptionPlan};
 use scheduling::disruption::reason::{NodeReason, Unconsolidatable};
-use scheduling::snapshot::fleet::Reason;
+use scheduling::snapshot::fleet::{ConsolidationPolicy, Reason};
 
 use crate::runtime::metrics::{DURATION_BUCKETS, Histograms, Metrics, seconds};
 
@@ -55,6 +57,13 @@ struct ConsolidationLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MoveLabels {
+    decision: String,
+    nodepool: String,
+    policy: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolReasonLabels {
     nodepool: String,
     reason: String,
@@ -68,9 +77,28 @@ pub(crate) struct DisruptionMetrics {
     decisions_by_nodepool: Family<NodePoolDecisionLabels, Counter>,
     eligible_nodes: Family<ReasonLabels, Gauge>,
     failed_validations: Family<ConsolidationLabels, Counter>,
+    consolidation_timeouts: Family<ConsolidationLabels, Counter>,
+    consolidation_score: Histograms<MoveLabels>,
+    consolidation_moves: Family<MoveLabels, Counter>,
     queue_failures: Family<DecisionLabels, Counter>,
     allowed_disruptions: Family<PoolReasonLabels, Gauge>,
     nodes_consuming_budgets: Family<PoolReasonLabels, Gauge>,
+}
+
+/// Karpenter's buckets of scores.
+const SCORE_BUCKETS: [f64; 8] = [0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0];
+/// What Karpenter calls the search for several nodes that go together. There is one search here, of any number.
+const SEARCH: &str = "multi";
+
+/// A command that begins to consolidate, as it is counted.
+#[derive(Debug)]
+pub(crate) struct Approved<'p> {
+    /// The plan that it is of.
+    pub plan: &'p DisruptionPlan,
+    /// The command.
+    pub command: &'p Command,
+    /// The NodePools whose nodes go, with their policies.
+    pub pools: Vec<(NodePoolName, ConsolidationPolicy)>,
 }
 
 /// As labels of metrics have it.
@@ -103,12 +131,16 @@ impl DisruptionMetrics {
     /// Makes `/metrics` show them.
     pub(crate) fn register(metrics: &mut Metrics) -> Self {
         let durations: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
+        let scores: fn() -> Histogram = || Histogram::new(SCORE_BUCKETS);
         let this = Self {
             evaluation_duration_seconds: Family::new_with_constructor(durations),
             decisions: Family::default(),
             decisions_by_nodepool: Family::default(),
             eligible_nodes: Family::default(),
             failed_validations: Family::default(),
+            consolidation_timeouts: Family::default(),
+            consolidation_score: Family::new_with_constructor(scores),
+            consolidation_moves: Family::default(),
             queue_failures: Family::default(),
             allowed_disruptions: Family::default(),
             nodes_consuming_budgets: Family::default(),
@@ -132,7 +164,24 @@ impl DisruptionMetrics {
             "Proposed commands that a later plan did not ask for",
             this.failed_validations.clone(),
         );
+        voluntary.register(
+            "consolidation_timeouts",
+            "Plans in which the search for nodes to consolidate reached its bound",
+            this.consolidation_timeouts.clone(),
+        );
+        drop(this.consolidation_timeouts.get_or_create(&ConsolidationLabels { consolidation_type: SEARCH.to_owned() }));
         voluntary.register("queue_failures", "Commands that were rolled back", this.queue_failures.clone());
+        let consolidation = karpenter.sub_registry_with_prefix("consolidation");
+        consolidation.register(
+            "score",
+            "Scores of consolidation commands by NodePools with the policy Balanced",
+            this.consolidation_score.clone(),
+        );
+        consolidation.register(
+            "moves",
+            "Consolidation commands that began, and those that the policy Balanced rejected, by NodePool",
+            this.consolidation_moves.clone(),
+        );
         let pools = karpenter.sub_registry_with_prefix("nodepools");
         pools.register(
             "allowed_disruptions",
@@ -157,9 +206,56 @@ impl DisruptionMetrics {
         }
     }
 
+    /// A command began that consolidates.
+    pub(crate) fn approved(&self, approved: &Approved<'_>) {
+        let Approved { plan, command, pools } = approved;
+        for (pool, policy) in pools {
+            let labels = move_labels("approved", pool, *policy);
+            self.consolidation_moves.get_or_create(&labels).inc();
+            let is_it = |score: &&CommandScore| {
+                score.node_pool == *pool && plan.commands.get(score.command).is_some_and(|it| it == *command)
+            };
+            if let Some(score) = plan.scores.iter().find(is_it) {
+                self.consolidation_score.get_or_create(&labels).observe(as_fraction(score.score_permille));
+            }
+        }
+    }
+
+    /// What a plan did not do because of the policy `Balanced` or because its search ended early.
+    fn rejected(&self, plan: &DisruptionPlan) {
+        for (_, reason) in &plan.node_reasons {
+            if let NodeReason::Unconsolidatable(Unconsolidatable::Balanced { node_pool, score_permille }) = reason {
+                let labels = move_labels("rejected", node_pool, ConsolidationPolicy::Balanced);
+                self.consolidation_moves.get_or_create(&labels).inc();
+                self.consolidation_score.get_or_create(&labels).observe(as_fraction(*score_permille));
+            }
+        }
+        let undecided = NodeReason::Undecided { reason: Reason::Underutilized };
+        if plan.node_reasons.iter().any(|(_, reason)| *reason == undecided) {
+            let labels = ConsolidationLabels { consolidation_type: SEARCH.to_owned() };
+            self.consolidation_timeouts.get_or_create(&labels).inc();
+        }
+    }
+
     /// A command was rolled back.
     pub(crate) fn failed(&self, labels: &DecisionLabels) {
         self.queue_failures.get_or_create(labels).inc();
+    }
+
+    /// Shows something of each metric.
+    #[cfg(test)]
+    pub(crate) fn touch(&self) {
+        let labels = DecisionLabels::new(Reason::Underutilized, 1, 0);
+        self.began(&labels, ["p".to_owned()].into_iter());
+        self.failed(&labels);
+        self.not_confirmed(Reason::Underutilized, 1);
+        let labels = move_labels("approved", &"p".into(), ConsolidationPolicy::Balanced);
+        self.consolidation_moves.get_or_create(&labels).inc();
+        self.consolidation_score.get_or_create(&labels).observe(1.0);
+        let of_pool = PoolReasonLabels { nodepool: "p".to_owned(), reason: label(Reason::Empty) };
+        self.planned(&DisruptionPlan::default(), Duration::ZERO);
+        self.allowed_disruptions.get_or_create(&of_pool).set(1);
+        self.nodes_consuming_budgets.get_or_create(&of_pool).set(1);
     }
 
     /// A proposal was dropped.
@@ -172,6 +268,7 @@ impl DisruptionMetrics {
     pub(crate) fn planned(&self, plan: &DisruptionPlan, took: Duration) {
         let labels = EvaluationLabels { reason: "all".to_owned(), consolidation_type: String::new() };
         self.evaluation_duration_seconds.get_or_create(&labels).observe(seconds(took));
+        self.rejected(plan);
         let mut eligible: BTreeMap<Reason, i64> = REASONS.into_iter().map(|reason| (reason, 0)).collect();
         for reason in plan.node_reasons.iter().filter_map(|(_, reason)| would_go(plan, reason)) {
             *eligible.entry(reason).or_default() += 1;
@@ -192,6 +289,20 @@ impl DisruptionMetrics {
             }
         }
     }
+}
+
+fn move_labels(decision: &str, node_pool: &NodePoolName, policy: ConsolidationPolicy) -> MoveLabels {
+    let policy = match policy {
+        ConsolidationPolicy::WhenEmpty => "WhenEmpty",
+        ConsolidationPolicy::WhenEmptyOrUnderutilized => "WhenEmptyOrUnderutilized",
+        ConsolidationPolicy::Balanced => "Balanced",
+    };
+    MoveLabels { decision: decision.to_owned(), nodepool: node_pool.to_string(), policy: policy.to_owned() }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for display")]
+fn as_fraction(permille: i64) -> f64 {
+    permille as f64 / 1000.0
 }
 
 /// What a node would go for, whether it does or not.
@@ -215,6 +326,7 @@ fn would_go(plan: &DisruptionPlan, reason: &NodeReason) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use scheduling::disruption::plan::PoolAllowance;
+    use scheduling::snapshot::NodeId;
 
     use super::*;
 
@@ -230,10 +342,35 @@ mod tests {
             allowed: vec![(Reason::Drifted, allowed)],
             faults: Vec::new(),
         };
-        let plan = DisruptionPlan { pools: vec![pool("a", Some(5)), pool("b", None)], ..DisruptionPlan::default() };
+        let command = Command {
+            reason: Reason::Underutilized,
+            nodes: Vec::new(),
+            replacements: Vec::new(),
+            static_pool: None,
+            moves: Vec::new(),
+            saving: Default::default(),
+            eviction_cost: Default::default(),
+        };
+        let node = <NodeId as model::Id>::from_index(0);
+        let balanced = Unconsolidatable::Balanced { node_pool: "b".into(), score_permille: 300 };
+        let plan = DisruptionPlan {
+            commands: vec![command.clone()],
+            scores: vec![CommandScore { command: 0, node_pool: "a".into(), score_permille: 1500 }],
+            pools: vec![pool("a", Some(5)), pool("b", None)],
+            node_reasons: vec![
+                (node, NodeReason::Unconsolidatable(balanced)),
+                (node, NodeReason::Undecided { reason: Reason::Underutilized }),
+            ],
+            ..DisruptionPlan::default()
+        };
         of_disruption.planned(&plan, Duration::from_millis(300));
         let labels = DecisionLabels::new(Reason::Underutilized, 2, 1);
         of_disruption.began(&labels, ["a".to_owned()].into_iter());
+        let pools = vec![
+            ("a".into(), ConsolidationPolicy::Balanced),
+            ("c".into(), ConsolidationPolicy::WhenEmptyOrUnderutilized),
+        ];
+        of_disruption.approved(&Approved { plan: &plan, command: &command, pools });
         of_disruption.failed(&DecisionLabels::new(Reason::Drifted, 1, 0));
         of_disruption.not_confirmed(Reason::Empty, 1);
         let text = metrics.render().unwrap();
@@ -244,6 +381,12 @@ mod tests {
             r#"karpenter_voluntary_disruption_failed_validations_total{consolidation_type="empty"} 1"#,
             r#"karpenter_voluntary_disruption_eligible_nodes{reason="drifted"} 0"#,
             r#"karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count{reason="all",consolidation_type=""} 1"#,
+            r#"karpenter_consolidation_moves_total{decision="approved",nodepool="a",policy="Balanced"} 1"#,
+            r#"karpenter_consolidation_moves_total{decision="approved",nodepool="c",policy="WhenEmptyOrUnderutilized"} 1"#,
+            r#"karpenter_consolidation_moves_total{decision="rejected",nodepool="b",policy="Balanced"} 1"#,
+            r#"karpenter_consolidation_score_sum{decision="approved",nodepool="a",policy="Balanced"} 1.5"#,
+            r#"karpenter_consolidation_score_bucket{le="0.33",decision="rejected",nodepool="b",policy="Balanced"} 1"#,
+            r#"karpenter_voluntary_disruption_consolidation_timeouts_total{consolidation_type="multi"} 1"#,
             r#"karpenter_nodepools_allowed_disruptions{nodepool="a",reason="drifted"} 3"#,
             r#"karpenter_nodepools_allowed_disruptions{nodepool="b",reason="drifted"} 2147483647"#,
             r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="drifted"} 2"#,

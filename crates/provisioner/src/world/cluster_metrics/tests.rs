@@ -8,6 +8,8 @@ use model::pod::PodPhase;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::controllers::disruption::metrics::DisruptionMetrics;
+use crate::controllers::pod_deletion_cost::DeletionCostMetrics;
 use crate::runtime::clock::MockClock;
 use crate::runtime::metrics::Format;
 use crate::world::status_conditions::StatusConditions;
@@ -18,6 +20,8 @@ const NOW: &str = "2026-01-01T01:00:00Z";
 
 struct Shown {
     metrics: Metrics,
+    disruption: DisruptionMetrics,
+    deletion_cost: DeletionCostMetrics,
     cluster: ClusterMetrics,
     store: Arc<ClusterStore>,
     clock: Arc<MockClock>,
@@ -28,13 +32,15 @@ impl Shown {
     fn new(of_each: bool) -> Self {
         let mut metrics = Metrics::new();
         let conditions = StatusConditions::register(&mut metrics);
+        let disruption = DisruptionMetrics::register(&mut metrics);
+        let deletion_cost = DeletionCostMetrics::register(&mut metrics);
         let cluster = ClusterMetrics::register(&mut metrics);
         let store = Arc::new(ClusterStore::new());
         let clock = Arc::new(MockClock::at(Timestamp::parse(NOW).unwrap()));
         let time: Arc<dyn Clock> = clock.clone();
         conditions.observe(&store, Arc::clone(&time));
         cluster.observe(&store, &time, &ProviderLabels::default(), of_each);
-        Self { metrics, cluster, store, clock, _conditions: conditions }
+        Self { metrics, disruption, deletion_cost, cluster, store, clock, _conditions: conditions }
     }
 
     fn later(&self, seconds: u64) {
@@ -243,6 +249,9 @@ fn names_types_and_labels_are_those_of_karpenter_1_15_but_for_what_is_listed() {
 
     let shown = Shown::new(true);
     shown.metrics.touch();
+    shown.disruption.touch();
+    shown.deletion_cost.count("updated", 1);
+    shown.deletion_cost.waiting(&["p".to_owned()]);
     shown.node("n", json!({"deletionTimestamp": "2026-01-01T00:59:00Z"}));
     shown.show(Pod { phase: PodPhase::Pending, ..shown.pod_of("undecided", "1") });
     shown.show(Pod { phase: PodPhase::Pending, ..shown.pod_of("a", "1") });

@@ -10,7 +10,7 @@
 //! Differs: `consolidation-n-to-m`. In Karpenter one machine at most takes the place of others, and one command is
 //! made at a time.
 
-mod balanced;
+pub(in crate::disruption) mod balanced;
 mod confirm;
 mod eligible;
 mod pay_back;

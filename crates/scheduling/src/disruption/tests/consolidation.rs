@@ -292,7 +292,12 @@ fn policy_balanced_weighs_what_is_saved_against_what_is_disrupted() {
     check(&f, balanced, (&[], 0), &[("a", "Balanced")]);
     let mut f = fixture();
     machine(&mut f, "a", "large", &[1500]);
-    check(&f, balanced, (&["a"], 26), &[]);
+    let plan = check(&f, balanced, (&["a"], 26), &[]);
+    let scores: Vec<_> = plan.scores.iter().map(|it| (it.command, &*it.node_pool, it.score_permille)).collect();
+    // 26 of 36 in price, all of it in disruption.
+    assert_eq!(scores, [(0, "p", 722)]);
+    let plan = check(&f, |_, _| (), (&["a"], 26), &[]);
+    assert!(plan.scores.is_empty(), "no NodePool has the policy");
 }
 
 #[test]

@@ -17,7 +17,7 @@ const K: i128 = 2;
 
 /// What each NodePool with the policy costs in all.
 #[derive(Debug, Default)]
-pub(super) struct Balanced<'f>(BTreeMap<&'f NodePoolName, Totals>);
+pub(in crate::disruption) struct Balanced<'f>(BTreeMap<&'f NodePoolName, Totals>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Totals {
@@ -33,7 +33,7 @@ impl Totals {
 }
 
 impl<'f> Balanced<'f> {
-    pub(super) fn new(context: &Context<'f>) -> Self {
+    pub(in crate::disruption) fn new(context: &Context<'f>) -> Self {
         let mut totals: BTreeMap<&NodePoolName, Totals> = BTreeMap::new();
         for machine in &context.fleet.nodes {
             if let Some((name, pool)) = context.pool_of(machine)
@@ -45,15 +45,34 @@ impl<'f> Balanced<'f> {
         Self(totals)
     }
 
+    /// Whether no NodePool has the policy.
+    pub(in crate::disruption) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The first NodePool by name to which a command for these machines is not worth its disruption.
     pub(super) fn disapproves(
         &self,
-        context: &Context<'_>,
+        context: &Context<'f>,
         machines: &[&FleetNode],
         saving: i128,
     ) -> Option<Unconsolidatable> {
+        let disapproving = self.scores(context, machines, saving).into_iter().find(|(_, score)| !score.is_enough());
+        disapproving.map(|(name, score)| Unconsolidatable::Balanced {
+            node_pool: name.clone(),
+            score_permille: score.permille(),
+        })
+    }
+
+    /// How each NodePool with the policy scores a command for these machines that saves so much, by name.
+    pub(in crate::disruption) fn scores(
+        &self,
+        context: &Context<'f>,
+        machines: &[&FleetNode],
+        saving: i128,
+    ) -> Vec<(&'f NodePoolName, Score)> {
         if self.0.is_empty() {
-            return None;
+            return Vec::new();
         }
         let mut all = Totals::default();
         let mut by_pool: BTreeMap<&NodePoolName, Totals> = BTreeMap::new();
@@ -63,15 +82,31 @@ impl<'f> Balanced<'f> {
                 by_pool.entry(name).or_default().add(machine);
             }
         }
-        by_pool.into_iter().find_map(|(name, of_command)| {
+        let score = |(name, of_command): (&'f NodePoolName, Totals)| {
             let total = self.0.get(name)?;
             // saving · share / total price against disruption / total disruption, without fractions.
             let gain = saving.max(0) * of_command.price * total.disruption_cost;
             let pain = of_command.disruption_cost * all.price * total.price;
-            let is_enough = pain == 0 || gain * K >= pain;
-            let score = || i64::try_from(gain.saturating_mul(1000) / pain.max(1)).unwrap_or(i64::MAX);
-            let disapproved = || Unconsolidatable::Balanced { node_pool: name.clone(), score_permille: score() };
-            (!is_enough).then(disapproved)
-        })
+            Some((name, Score { gain, pain }))
+        };
+        by_pool.into_iter().filter_map(score).collect()
+    }
+}
+
+/// What a command saves against what it disrupts, both as parts of a NodePool and on one scale.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::disruption) struct Score {
+    gain: i128,
+    pain: i128,
+}
+
+impl Score {
+    fn is_enough(self) -> bool {
+        self.pain == 0 || self.gain * K >= self.pain
+    }
+
+    /// The quotient in thousandths.
+    pub(in crate::disruption) fn permille(self) -> i64 {
+        i64::try_from(self.gain.saturating_mul(1000) / self.pain.max(1)).unwrap_or(i64::MAX)
     }
 }
