@@ -338,7 +338,9 @@ impl Unconsolidatable {
                 format!("is in use, and removing it can save at most {most} of its price, {price}")
             }
             Self::CannotPay { most, wanted } => {
-                format!("is in use; removing it can save at most {most}, but its evictions require a saving of {wanted}")
+                format!(
+                    "is in use; removing it can save at most {most}, but its evictions require a saving of {wanted}"
+                )
             }
             Self::NoSaving { price, replacements } => {
                 format!("is in use, and costs {price}; its replacements would cost at least {replacements}")
