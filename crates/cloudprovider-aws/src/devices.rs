@@ -1,8 +1,8 @@
 //! What DRA drivers will publish on a machine of EC2, from the tables in `data/devices`.
 //!
-//! Only what was seen on real machines is there, each entry with where. A root that nobody has seen is left out, so that
-//! a claim which needs it is refused rather than planned on a guess; a value that is one for all devices of a machine but
-//! not known before launch is an attribute binding.
+//! Only what was seen on real machines is there, each entry with where. A root that nobody has seen is left out, so
+//! that a claim which needs it is refused rather than planned on a guess; a value that is one for all devices of a
+//! machine but not known before launch is an attribute binding.
 
 mod neuron;
 

@@ -1,8 +1,8 @@
 //! Instance types as the planner knows them, computed from what EC2 says of a type and what a node class changes.
 //!
 //! A machine's capacity, overhead and labels are those of `pkg/providers/instancetype/types.go` of
-//! karpenter-provider-aws 1.15: a cluster that changes over sees no node grow or shrink. Everything is computed; no type
-//! is a special case.
+//! karpenter-provider-aws 1.15: a cluster that changes over sees no node grow or shrink. Everything is computed; no
+//! type is a special case.
 
 mod capacity;
 pub mod compatibility;
@@ -13,15 +13,17 @@ mod overhead;
 mod requirements;
 pub mod settings;
 
+pub use capacity::efas;
+
 use std::collections::BTreeMap;
 
+use api::resource_slice_template::DynamicResources;
 use api::resources::MEMORY;
 use cloudprovider::InstanceType;
 use model::{InstanceTypeName, Quantity};
 
 use self::info::InstanceTypeInfo;
 use self::settings::{MachineOptions, NodeSettings};
-use crate::devices;
 
 /// What machines of one node class in one region have in common.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +37,7 @@ pub struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The type with capacity, overhead, labels and devices, without offerings. All Elastic Fabric Adapters that it
-    /// can have count as attached, unless the node class lists its network interfaces.
+    /// The type with capacity, overhead and labels, without offerings and devices.
     ///
     /// `learned_memory` is what a machine of this type with these images was seen to have. It takes the place of the
     /// estimate; what must stay free is reckoned from the estimate still, as the kubelet's thresholds were.
@@ -52,7 +53,7 @@ impl Resolver<'_> {
             capacity,
             overhead: overhead::overhead(info, self.settings, self.options),
             volume_attachment_limits: BTreeMap::new(),
-            dynamic_resources: devices::dynamic_resources(info, capacity::efas(info, self.settings)),
+            dynamic_resources: DynamicResources::default(),
         }
     }
 }

@@ -22,10 +22,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{instance_types, regions, supplement, zones_of};
-use crate::instance_types::Resolver;
+use crate::devices;
 use crate::instance_types::info::InstanceTypeInfo;
 use crate::instance_types::offerings::{Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
+use crate::instance_types::{Resolver, efas};
 use crate::node_class::AmiFamily;
 use crate::pricing::{BUILT_IN_REGION, Listed, Prices};
 
@@ -97,6 +98,7 @@ fn sold_in(
         let zones: Vec<_> = zones.into_iter().map(|name| Zone { name, id: None, has_subnet: true }).collect();
         let market = Market { zones: &zones, prices, reservations: &[], is_out_of_stock: &|_| false };
         let mut instance_type = resolver.resolve(info, None);
+        instance_type.dynamic_resources = devices::dynamic_resources(info, efas(info, &settings));
         market.add_offerings(&mut instance_type, info, &settings);
         sold.push(instance_type);
     }

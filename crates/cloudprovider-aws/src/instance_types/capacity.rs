@@ -116,8 +116,8 @@ fn neuron_cores(info: &InstanceTypeInfo) -> u32 {
     first.map_or(0, |device| device.count.saturating_mul(device.core_info.count))
 }
 
-/// The Elastic Fabric Adapters of a machine.
-pub(super) fn efas(info: &InstanceTypeInfo, settings: &NodeSettings) -> u32 {
+/// The Elastic Fabric Adapters of a machine: those that the node class lists, else all that the type can have.
+pub fn efas(info: &InstanceTypeInfo, settings: &NodeSettings) -> u32 {
     if settings.network_interfaces.is_empty() { info.efa_interfaces() } else { count(settings.efa_only()) }
 }
 

@@ -28,8 +28,8 @@ struct Observation {
 }
 
 impl LearnedMemory {
-    /// Notes a machine's memory. `images` names the set of images that the node class selects now; the machine must have
-    /// been launched with one of them.
+    /// Notes a machine's memory. `images` names the set of images that the node class selects now; the machine must
+    /// have been launched with one of them.
     pub fn observe(&mut self, instance_type: &InstanceTypeName, images: &str, memory: Quantity, now: Timestamp) {
         if memory.sign() <= 0 {
             return;

@@ -67,7 +67,8 @@ fn reserved_milli_cpu(vcpus: u32) -> u64 {
 }
 
 impl Threshold {
-    /// How much of `whole` must stay free, rounded up to a whole unit. All of it stands for nothing, as for the kubelet.
+    /// How much of `whole` must stay free, rounded up to a whole unit. All of it stands for nothing, as for the
+    /// kubelet.
     pub(super) fn of(self, whole: Quantity) -> Quantity {
         match self {
             Self::Amount(amount) => amount,

@@ -98,8 +98,8 @@ fn all_published_types_are_as_karpenter_computes_them() {
     corpus::note(test, &format_args!("{} instance types are equal", expected.len()));
 }
 
-/// The records are EC2's own, as moto (Apache-2.0) has them; what is expected of them was computed apart from this code,
-/// from the formulas that Karpenter documents.
+/// The records are EC2's own, as moto (Apache-2.0) has them; what is expected of them was computed apart from this
+/// code, from the formulas that Karpenter documents.
 #[test]
 fn a_record_of_ec2_becomes_the_type_that_is_expected() {
     let records: Vec<InstanceTypeInfo> = serde_json::from_str(include_str!("tests/records.json")).unwrap();

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::scratch::Scratch;
 
-/// Classes as the drivers' charts install them. The claim is for two GPUs of one kind, and for an Elastic Fabric Adapter
-/// on the PCIe root of each.
+/// Classes as the drivers' charts install them. The claim is for two GPUs of one kind, and for an Elastic Fabric
+/// Adapter on the PCIe root of each.
 const CLAIMS: &str = r#"
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
