@@ -122,8 +122,8 @@ pub struct ProviderLabels {
 
 /// A domain of labels that belongs to a provider, with all labels that there are in it.
 ///
-/// A NodePool, NodeClaim or NodeOverlay that names another label of the domain, or of a domain that ends so, is refused:
-/// the name is misspelled, and nothing would ever match it.
+/// A NodePool, NodeClaim or NodeOverlay that names another label of the domain, or of a domain that ends so, is
+/// refused: the name is misspelled, and nothing would ever match it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LabelDomain {
     /// The domain.

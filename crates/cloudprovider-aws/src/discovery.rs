@@ -1,9 +1,10 @@
 //! What is asked of AWS for the selectors of a node class, and what of the answers is kept.
 //!
-//! Follows `pkg/providers/{subnet,securitygroup,capacityreservation,placementgroup,amifamily}` of karpenter-provider-aws
-//! 1.15. Queries are as few as the terms allow: one for all ids, one for each other term.
+//! Follows `pkg/providers/{subnet,securitygroup,capacityreservation,placementgroup,amifamily}` of
+//! karpenter-provider-aws 1.15. Queries are as few as the terms allow: one for all ids, one for each other term.
 
 mod aliases;
+pub mod findings;
 mod images;
 mod queries;
 

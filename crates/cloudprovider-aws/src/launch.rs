@@ -6,7 +6,6 @@
 //! requests; nothing is called. Behaviour follows `pkg/providers/launchtemplate` and `pkg/providers/instance` of
 //! karpenter-provider-aws 1.15.
 
-pub mod answer;
 pub mod batch;
 pub mod disks;
 pub mod fleet;

@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod declaration;
 pub mod devices;
 pub mod discovery;
+pub mod fleet_answer;
 pub mod instance_types;
 pub mod labels;
 pub mod launch;

@@ -1,5 +1,5 @@
-//! Names that only this provider knows, other than labels: its group and kind, annotations, the finalizer, tags, and the
-//! form of provider ids.
+//! Names that only this provider knows, other than labels: its group and kind, annotations, the finalizer, tags, and
+//! the form of provider ids.
 
 /// The group of EC2NodeClass, and the domain of its labels.
 pub const GROUP: &str = "karpenter.k8s.aws";

@@ -5,7 +5,6 @@
 
 pub mod alias;
 pub mod decode;
-pub mod findings;
 pub mod hash;
 pub mod kubelet;
 mod schema;

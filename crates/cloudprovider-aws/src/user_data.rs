@@ -114,7 +114,8 @@ pub fn encode(text: &str) -> Result<String, Error> {
 }
 
 /// The labels that a kubelet may give its own node: those of the NodeClaim without the ones that only the API server's
-/// administrators set, and what tells the controller that taints are there already. A custom image may have other taints.
+/// administrators set, and what tells the controller that taints are there already. A custom image may have other
+/// taints.
 pub fn node_labels(of_claim: &BTreeMap<String, String>, family: AmiFamily) -> BTreeMap<String, String> {
     let mut kept = of_claim.clone();
     kept.retain(|key, _| !is_kept_from_kubelets(key));
@@ -140,8 +141,8 @@ fn is_kept_from_kubelets(key: &str) -> bool {
         .any(|own| domain == own || domain.strip_suffix(own).is_some_and(|above| above.ends_with('.')))
 }
 
-/// The taints that a node starts with: those of the NodeClaim, those that something else removes later, and the one that
-/// keeps pods away until the controller has registered the node.
+/// The taints that a node starts with: those of the NodeClaim, those that something else removes later, and the one
+/// that keeps pods away until the controller has registered the node.
 pub fn node_taints(taints: &[Taint], startup_taints: &[Taint]) -> Vec<Taint> {
     let mut all: Vec<_> = taints.iter().chain(startup_taints).cloned().collect();
     let is_unregistered = |taint: &Taint| taint.key == taints::UNREGISTERED && taint.effect == taints::NO_EXECUTE;

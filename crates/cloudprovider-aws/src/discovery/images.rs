@@ -61,8 +61,8 @@ fn available(filters: impl IntoIterator<Item = Filter>) -> Query {
     Query { ids: Vec::new(), filters: filters.into_iter().chain([state]).collect() }
 }
 
-/// The images to launch with, newest first: of those for equal types, one that nobody advises against before others, then
-/// the newest, then the one whose name is greatest. Images for processors that there are no types of are left out.
+/// The images to launch with, newest first: of those for equal types, one that nobody advises against before others,
+/// then the newest, then the one whose name is greatest. Images for processors that there are no types of are left out.
 pub fn select_images(found: Vec<FoundImage>, now: Timestamp) -> Vec<Ami> {
     let mut best: BTreeMap<String, (FoundImage, Vec<NodeSelectorRequirement>)> = BTreeMap::new();
     for found in found {

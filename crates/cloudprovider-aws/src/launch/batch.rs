@@ -3,8 +3,8 @@
 //! EC2 has few tokens for `CreateFleet`, so equal requests become one for many machines. Before the call, a [`Note`] is
 //! written on each claim of the batch: the client token, and which of the batch's machines is the claim's. The token
 //! stands for the request and the claims, so whoever comes after a crash repeats the call with it and gets the answer
-//! that EC2 gave the first time, not new machines; machines are dealt out by the notes, from that answer alone. A list of
-//! machines is not used for it, because EC2's lists lag, and a list that lacks one would shift the others.
+//! that EC2 gave the first time, not new machines; machines are dealt out by the notes, from that answer alone. A list
+//! of machines is not used for it, because EC2's lists lag, and a list that lacks one would shift the others.
 //!
 //! Differs: `launch-notes`. Karpenter batches in memory, and after a crash machines without a NodeClaim are removed and
 //! launched again.

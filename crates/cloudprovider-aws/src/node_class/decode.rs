@@ -1,4 +1,5 @@
-//! An EC2NodeClass as the rest of this crate sees it: choices are enums, and what one field says of another is resolved.
+//! An EC2NodeClass as the rest of this crate sees it: choices are enums, and what one field says of another is
+//! resolved.
 //!
 //! The CRD's rules have one home, the CRD: what is read here first passes the offline admission with it, so an object
 //! that was stored under another CRD is refused with the same words, by field.

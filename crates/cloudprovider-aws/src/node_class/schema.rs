@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::spec::EC2NodeClassDefinition;
 
-/// `1Gi` to `59000Gi`, `1G` to `64000G`, and of the larger units those that Karpenter's pattern lists, a bare unit among
-/// them.
+/// `1Gi` to `59000Gi`, `1G` to `64000G`, and of the larger units those that Karpenter's pattern lists, a bare unit
+/// among them.
 const VOLUME_SIZE: &str = concat!(
     "^((",
     "[1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000)Gi|(",

@@ -182,8 +182,8 @@ pub struct AmiSelectorTerm {
     /// The image's name, which is not its tag `Name`; `*` and `?` stand for other characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whose images: an account, `self`, `amazon` or `aws-marketplace`. With a name and without an owner these are one's
-    /// own and Amazon's.
+    /// Whose images: an account, `self`, `amazon` or `aws-marketplace`. With a name and without an owner these are
+    /// one's own and Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Name or ARN of an SSM parameter that holds the image's id.

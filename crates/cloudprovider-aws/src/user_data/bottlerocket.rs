@@ -1,4 +1,5 @@
-//! Bottlerocket: settings in TOML. The user's stay, comments included; those that make a machine join are set over them.
+//! Bottlerocket: settings in TOML. The user's stay, comments included; those that make a machine join are set over
+//! them.
 
 use std::collections::BTreeMap;
 

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use cloudprovider::{CapacityType, OfferingKey};
 use model::Uid;
 
-use super::batch::Batch;
-use super::template::Market;
+use crate::launch::batch::Batch;
+use crate::launch::template::Market;
 use crate::service::FleetFault;
 use crate::service::ec2::{FleetAnswer, FleetError, FleetMachines};
 use crate::service::error::launch_failure_reason;
@@ -98,8 +98,8 @@ fn refused(errors: &[FleetError]) -> Outcome {
     }
 }
 
-/// What the errors of an answer say cannot be had, where machines are paid so. An error that names no type or no zone says
-/// nothing of an offering.
+/// What the errors of an answer say cannot be had, where machines are paid so. An error that names no type or no zone
+/// says nothing of an offering.
 pub fn evidence(errors: &[FleetError], market: &Market) -> Evidence {
     let mut evidence = Evidence::default();
     for error in errors {

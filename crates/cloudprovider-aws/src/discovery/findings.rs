@@ -10,10 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff;
 use model::{DurationMs, Timestamp};
 
-use super::decode::{ImageSelection, PlacementGroupTerm};
-use super::kubelet::Problem;
-use super::spec::AmiFamily;
-use super::status::{Ami, CapacityReservation, ReservationState, ReservationType, SecurityGroup, Subnet};
+use crate::node_class::decode::{ImageSelection, PlacementGroupTerm};
+use crate::node_class::kubelet::Problem;
+use crate::node_class::spec::AmiFamily;
+use crate::node_class::status::{Ami, CapacityReservation, ReservationState, ReservationType, SecurityGroup, Subnet};
 use crate::service::ec2;
 
 /// Condition: there are images to boot from.
@@ -151,8 +151,8 @@ pub fn placement_group(asked: Option<&PlacementGroupTerm>, found: Option<&ec2::P
     }
 }
 
-/// The capacity reservations as they are written down, by id; each once, those that have ended left out. With them, when
-/// the next of them changes: it ends, or is about to.
+/// The capacity reservations as they are written down, by id; each once, those that have ended left out. With them,
+/// when the next of them changes: it ends, or is about to.
 pub fn capacity_reservations(
     found: Vec<ec2::CapacityReservation>,
     now: Timestamp,
