@@ -201,8 +201,8 @@ pub struct DisruptionOptions {
 }
 
 impl Default for DisruptionOptions {
-    /// Differs: `eviction-price`. In Karpenter an eviction costs nothing. By `cargo xtask simulate` this price takes half
-    /// of the evictions for a fleet that is no dearer (docs/disruption.md).
+    /// Differs: `eviction-price`. In Karpenter an eviction costs nothing. By `cargo xtask simulate` this price takes
+    /// half of the evictions for a fleet that is no dearer (docs/disruption.md).
     fn default() -> Self {
         Self {
             eviction_price_nano_usd: 20_000_000,

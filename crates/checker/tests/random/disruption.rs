@@ -73,7 +73,7 @@ fn what_goes_to_save_saves_and_keeps_every_rule_and_every_pod_is_let_in() {
     check_cases(|seed| {
         let text = calm(&manifests(&mut Random::new(seed)));
         let mut snapshot = snapshot(&text);
-        if seed % 2 == 0 {
+        if seed % 3 != 0 {
             // Any saving pays; by the default few of these small machines are worth their evictions.
             snapshot.options.disruption.eviction_price_nano_usd = 0;
         }

@@ -1,6 +1,7 @@
 //! The demonstration behind `cargo xtask demo`: pods that no node can hold get machines, on a real kube-apiserver with
 //! the real kube-scheduler; more pods fill the room that is left; most pods go, and machines that are not needed
-//! follow them; pods that claim GPUs get machines that have some; in the end all of it is taken down. `cargo xtask demo dra` shows the examples of devices only, but all of them.
+//! follow them; pods that claim GPUs get machines that have some; in the end all of it is taken down.
+//! `cargo xtask demo dra` shows the examples of devices only, but all of them.
 //!
 //! It fails if the scheduler leaves a pod unbound, or allocates a claim otherwise than planned.
 

@@ -63,8 +63,8 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
     Ok(answer)
 }
 
-/// CPU time of each plan of the fleet at rest once one of its nodes has changed: a pod goes, and in the next round it is
-/// back. Snapshots are made with what is left of the one before, as in the controller.
+/// CPU time of each plan of the fleet at rest once one of its nodes has changed: a pod goes, and in the next round it
+/// is back. Snapshots are made with what is left of the one before, as in the controller.
 fn after_changes(input: &mut Input) -> Result<Vec<u64>> {
     const CHANGES: usize = 50;
     let step = (input.nodes() / CHANGES).max(1);
