@@ -1,5 +1,5 @@
-//! Planning about the machines of ours: a snapshot with its fleet, and what a pure function makes of it, computed off the
-//! async threads.
+//! Planning about the machines that Dovetail launched: a snapshot with its fleet, and what a pure function makes of it,
+//! computed off the async threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

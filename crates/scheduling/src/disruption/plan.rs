@@ -42,8 +42,8 @@ pub struct CommandScore {
     pub command: usize,
     /// The NodePool.
     pub node_pool: NodePoolName,
-    /// The saving as a part of what the NodePool costs, divided by the disruption as a part of what disrupting all of it
-    /// would cost; in thousandths.
+    /// The saving as a part of what the NodePool costs, divided by the disruption as a part of what disrupting all of
+    /// it would cost; in thousandths.
     pub score_permille: i64,
 }
 

@@ -123,8 +123,8 @@ pub enum DeletionCosts {
     /// Users: it says what an eviction costs them.
     #[default]
     OfUsers,
-    /// The controller (feature gate PodDeletionCostManagement): it says which nodes are removed first, and nothing about
-    /// evictions.
+    /// The controller (feature gate PodDeletionCostManagement): it says which nodes are removed first, and nothing
+    /// about evictions.
     Ours,
 }
 

@@ -8,8 +8,8 @@ use scheduling::snapshot::{NodeId, Snapshot};
 
 use crate::world::store::State;
 
-/// Most nodes whose pods are patched in one look, not counting those that are being removed: a fleet whose order changes
-/// is not patched all at once. Karpenter's number.
+/// Most nodes whose pods are patched in one look, not counting those that are being removed: a fleet whose order
+/// changes is not patched all at once. Karpenter's number.
 pub(super) const MOST_NODES: usize = 50;
 
 /// Pods of one node whose annotation is to be changed.
