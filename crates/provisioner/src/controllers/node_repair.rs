@@ -50,11 +50,12 @@ pub(crate) const NAME: &str = "node.repair";
 const UNHEALTHY: &str = "Unhealthy";
 /// As metrics have it.
 const REASON: &str = "unhealthy";
-/// As often as Karpenter looks for what to disrupt, and soon after a Node has got worse or better.
+/// As often as Karpenter looks for what to disrupt, and as soon as a Node has got worse or better: a condition that has
+/// lasted longer than its policy tolerates counts even if somebody writes over it a moment later.
 const RHYTHM: Rhythm = Rhythm {
     first: Duration::ZERO,
     period: Duration::from_secs(10),
-    collect: Duration::from_secs(1),
+    collect: Duration::ZERO,
     bound: Duration::from_secs(300),
 };
 

@@ -11,6 +11,7 @@
 //! * The next attempt brings one machine, however many pods of the class wait. Once it runs some of them, the others
 //!   may have theirs.
 //! * In place of the computed room of the machine's type the observed one counts.
+//! * Once the NodePool of that machine is gone, all of this is forgotten: machines of another one may help.
 //!
 //! All of it is a pure function of what is noted and of the time. After a restart it comes back from the NodeClaims:
 //! each says for which classes it was launched and after how many launches in vain (`launched_for`), and whether it was
@@ -174,6 +175,12 @@ impl Brake {
         } else if lasted >= DurationMs(self.first_delay.0.saturating_mul(PROVED_HALVES) / 2) {
             known.is_proved = true;
         }
+    }
+
+    /// Forgets what was found with machines of NodePools that are gone.
+    pub(super) fn forget_gone(&mut self, exists: impl Fn(&NodePoolName) -> bool) {
+        self.classes.retain(|_, known| exists(&known.node_pool));
+        self.rooms.retain(|(node_pool, _), _| exists(node_pool));
     }
 
     /// Notes that pods of these classes wait, and forgets what has not mattered for long: a class of which no pod waits

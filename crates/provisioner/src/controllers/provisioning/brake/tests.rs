@@ -116,6 +116,21 @@ fn what_is_remembered_is_bounded_and_forgotten_when_it_does_not_matter_any_more(
 }
 
 #[test]
+fn what_machines_of_a_deleted_node_pool_did_holds_up_no_other() {
+    let mut brake = brake();
+    brake.note(&in_vain(1, 4, at(0)), at(0));
+    let elsewhere = InVain { class: PodClass::numbered(2), node_pool: "other".into(), ..in_vain(2, 0, at(0)) };
+    brake.note(&elsewhere, at(0));
+    brake.forget_gone(|_| true);
+    assert!(matches!(brake.allowance(CLASS, at(1)), Allowance::NoneUntil(_)));
+    brake.forget_gone(|node_pool| node_pool.as_str() == "other");
+    assert_eq!((brake.allowance(CLASS, at(1)), brake.rooms("pool").count()), (Allowance::Any, 0));
+    assert!(matches!(brake.allowance(elsewhere.class, at(1)), Allowance::NoneUntil(_)), "its NodePool is there");
+    brake.note(&in_vain(1, 4, at(0)), at(2));
+    assert_eq!(brake.allowance(CLASS, at(2)), Allowance::Any, "a machine that was judged before is not news");
+}
+
+#[test]
 fn a_node_pool_is_told_of_the_worst_of_its_classes_that_wait() {
     let mut brake = brake();
     brake.note(&in_vain(1, 0, at(0)), at(0));
