@@ -126,7 +126,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
             }
           ],
           "fleet": {
-            "boundNanoUsdPerHour": 388264190,
+            "boundNanoUsdPerHour": 434359738,
             "priceAfterNanoUsdPerHour": 488654707,
             "priceNanoUsdPerHour": 651539610,
             "withoutPrice": 0
@@ -330,7 +330,7 @@ fn two_policies_are_compared() {
           evictions                       2           5           +3
           price now               $0.6515/h   $0.6515/h    $0.0000/h
           price afterwards        $0.4886/h   $0.3257/h   -$0.1628/h
-          above the lower bound      25.8 %       6.1 %
+          above the lower bound      12.5 %       0.0 %
 
         Go with pool.yaml, stay with current
           general-f
@@ -354,11 +354,11 @@ fn two_policies_are_compared() {
           evictions                              5                                             4           -1
           price now                      $0.6515/h                                     $0.6515/h    $0.0000/h
           price afterwards               $0.3257/h                                     $0.3800/h   +$0.0542/h
-          above the lower bound              6.1 %                                        23.8 %
+          above the lower bound              0.0 %                                        16.6 %
 
         Go with eviction-price=0, stay with eviction-price=0.2,consolidation-horizon=1h
           general-f
-            is in use, and nothing can be gained: the machines that could go cost $0.108589935/h, and no room for their pods costs less than $0.035321213/h
+            is in use, and could save $0.054294968/h at most, but its evictions pay from $0.20/h on
 
         eviction-price=0.2,consolidation-horizon=1h ends $0.0542/h above eviction-price=0, with 1 eviction less: $0.0542/h for each
     "#]].assert_eq(&compared("all.yaml", prices, &[]).transcript());

@@ -117,7 +117,7 @@ pub(super) fn plan(
         brake: &mut memory.brake,
         remembered: &mut memory.snapshot,
     };
-    round.brake.forget_gone(|node_pool| state.node_pools.contains_key(node_pool));
+    round.brake.forget_gone(|node_pool| state.node_pools.contains(node_pool));
     let mut all_culprits = Vec::new();
     let mut in_vain = Vec::new();
     for brakings in 0..=MOST_BRAKINGS {
