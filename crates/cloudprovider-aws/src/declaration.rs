@@ -13,19 +13,18 @@ use crate::{catalogue, labels, names, node_class, options};
 const NODE_CLASS_KIND: NodeClassKind =
     NodeClassKind { group: names::GROUP, version: "v1", kind: names::NODE_CLASS_KIND, plural: "ec2nodeclasses" };
 
+/// The well-known labels of the domain, and that of the node class, which only NodeClaims have.
+const LABELS_OF_DOMAIN: [&str; labels::WELL_KNOWN.len()] = {
+    // The first of the well-known ones is of another domain.
+    let mut keys = labels::WELL_KNOWN;
+    keys[0] = names::NODE_CLASS;
+    keys
+};
+
 /// The labels of the domain. They are in the CRDs, so that a label that is misspelled is refused.
 const LABEL_DOMAIN: LabelDomain = LabelDomain {
     domain: names::GROUP,
-    keys: &{
-        // The first of the well-known ones is of another domain; the node class is a label of NodeClaims alone.
-        let mut keys = [names::NODE_CLASS; labels::WELL_KNOWN.len()];
-        let mut index = 1;
-        while index < keys.len() {
-            keys[index] = labels::WELL_KNOWN[index];
-            index += 1;
-        }
-        keys
-    },
+    keys: &LABELS_OF_DOMAIN,
     not_in_overlays: &[
         labels::CAPACITY_RESERVATION_ID,
         labels::CAPACITY_RESERVATION_TYPE,

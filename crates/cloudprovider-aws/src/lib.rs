@@ -4,6 +4,8 @@
 //! out as such, so that planning, tests and offline commands need neither the SDK nor credentials.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing))]
+// Two printer columns of one type look like a repeated attribute to this lint.
+#![allow(clippy::duplicated_attributes)]
 
 pub mod catalogue;
 pub mod declaration;

@@ -23,27 +23,28 @@ pub(super) fn render(boot: &Boot<'_>) -> Result<String, Error> {
 /// Whether a text is the YAML of a NodeConfig, of any version.
 fn is_node_config(text: &str) -> bool {
     let Ok(object) = serde_saphyr::from_str::<Value>(text) else { return false };
-    let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/'));
-    object["kind"] == KIND && group.is_some_and(|(group, _)| group == "node.eks.aws")
+    let text = |field: &str| object.get(field).and_then(Value::as_str);
+    let group = text("apiVersion").and_then(|version| version.split_once('/'));
+    text("kind") == Some(KIND) && group.is_some_and(|(group, _)| group == "node.eks.aws")
 }
 
 fn node_config(boot: &Boot<'_>) -> Result<Value, Error> {
     let cluster = boot.cluster;
     let cidr = cluster.service_cidr.as_deref().ok_or(Error::ServiceCidrUnknown)?;
-    let mut spec = json!({
-        "cluster": {
-            "name": cluster.name,
-            "apiServerEndpoint": cluster.endpoint,
-            "certificateAuthority": cluster.ca_bundle.as_deref().unwrap_or_default(),
-            "cidr": cidr,
-        },
-        "kubelet": { "config": kubelet_config(boot) },
-    });
+    let mut kubelet = Map::from_iter([("config".to_owned(), Value::Object(kubelet_config(boot)))]);
     if !boot.labels.is_empty() {
-        spec["kubelet"]["flags"] = json!([format!("--node-labels={}", kubelet_args::labels(boot.labels))]);
+        let flag = format!("--node-labels={}", kubelet_args::labels(boot.labels));
+        kubelet.insert("flags".to_owned(), json!([flag]));
     }
+    let of_cluster = json!({
+        "name": cluster.name,
+        "apiServerEndpoint": cluster.endpoint,
+        "certificateAuthority": cluster.ca_bundle.as_deref().unwrap_or_default(),
+        "cidr": cidr,
+    });
+    let mut spec = Map::from_iter([("cluster".to_owned(), of_cluster), ("kubelet".to_owned(), Value::Object(kubelet))]);
     if boot.is_raid0() {
-        spec["instance"] = json!({ "localStorage": { "strategy": "RAID0" } });
+        spec.insert("instance".to_owned(), json!({ "localStorage": { "strategy": "RAID0" } }));
     }
     Ok(json!({ "apiVersion": API_VERSION, "kind": KIND, "spec": spec }))
 }
