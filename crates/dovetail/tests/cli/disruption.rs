@@ -43,7 +43,7 @@ fn what_goes_and_why_the_rest_stays_in_words() {
           general        6           0       2                 2               2                       2
 
         6 nodes for $0.6515/h: 2 removed, 1 launched, 2 pods evicted; $0.4886/h afterwards, $0.1628/h saved
-        Lower bound of the price for these pods: $0.3882/h; the plan is 25.8 % above it
+        Lower bound of the price for these pods: $0.4343/h; the plan is 12.5 % above it
     "#]]
     .assert_eq(&ran.transcript());
 }
@@ -74,7 +74,7 @@ fn each_machine_and_each_pod_in_many_words() {
           general        6           0       2                 2               2                       2
 
         6 nodes for $0.6515/h: 2 removed, 1 launched, 2 pods evicted; $0.4886/h afterwards, $0.1628/h saved
-        Lower bound of the price for these pods: $0.3882/h; the plan is 25.8 % above it
+        Lower bound of the price for these pods: $0.4343/h; the plan is 12.5 % above it
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -301,7 +301,7 @@ fn a_budget_that_cannot_be_read_is_a_problem_and_lets_none_go() {
           nodepool general allows no disruptions: budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
         6 nodes for $0.6515/h: none removed
-        Lower bound of the price for these pods: $0.4153/h; the plan is 56.8 % above it
+        Lower bound of the price for these pods: $0.4343/h; the plan is 50.0 % above it
     "#]].assert_eq(&ran.transcript());
 }
 
@@ -334,9 +334,9 @@ fn two_policies_are_compared() {
 
         Go with pool.yaml, stay with current
           general-f
-            could go, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+            could be consolidated, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
           general-e
-            has drifted, but nodepool general lets 2 go at once, and 2 are going (budgets[0]: 2)
+            has drifted, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
 
         pool.yaml ends $0.1628/h below current, with 3 evictions more: $0.0542/h for each
     "#]]
@@ -358,7 +358,7 @@ fn two_policies_are_compared() {
 
         Go with eviction-price=0, stay with eviction-price=0.2,consolidation-horizon=1h
           general-f
-            is in use, and could save $0.054294968/h at most, but its evictions pay from $0.20/h on
+            is in use; removing it can save at most $0.054294968/h, but its evictions require a saving of $0.20/h
 
         eviction-price=0.2,consolidation-horizon=1h ends $0.0542/h above eviction-price=0, with 1 eviction less: $0.0542/h for each
     "#]].assert_eq(&compared("all.yaml", prices, &[]).transcript());
