@@ -41,7 +41,7 @@ fn order(f: &Fixture, change: impl FnOnce(&mut Fleet, &Snapshot)) -> Vec<(String
     order.into_iter().map(|(node, rank)| (snapshot.nodes[node].display_name().to_owned(), rank.cost())).collect()
 }
 
-fn told<'a>(expected: &[(&'a str, Option<i32>)]) -> Vec<(String, Option<i32>)> {
+fn told(expected: &[(&str, Option<i32>)]) -> Vec<(String, Option<i32>)> {
     expected.iter().map(|(name, cost)| ((*name).to_owned(), *cost)).collect()
 }
 
