@@ -234,7 +234,7 @@ async fn pods_that_may_not_be_evicted_keep_their_drifted_machines() -> Result<()
     let before = corner.with_nodes().await?;
     change_template(&corner, json!({})).await?;
     for (name, words) in [
-        ("protected", "pod drift-held/protected with karpenter.sh/do-not-disrupt"),
+        ("protected", "pod drift-held/protected with annotation karpenter.sh/do-not-disrupt"),
         ("budgeted", "PodDisruptionBudget none allows no disruption now"),
     ] {
         let node = pods.iter().find(|pod| pod.name_any() == name).and_then(node_of).context("not bound")?;
