@@ -103,9 +103,12 @@ impl Proposals {
         }
     }
 
-    /// After a while without trouble what was counts no more.
+    /// After a while without trouble what was counts no more. A pause that would last longer than any does was begun by
+    /// a clock that was ahead and has been set back.
     fn forget_old_pauses(&mut self, now: Timestamp) {
-        self.paused.retain(|_, pause| pause.until.saturating_add(LONGEST_PAUSE) > now);
+        let is_lately =
+            |pause: &Pause| pause.until.saturating_add(LONGEST_PAUSE) > now && pause.until.since(now) <= LONGEST_PAUSE;
+        self.paused.retain(|_, pause| is_lately(pause));
     }
 
     /// Forgets a command that has begun.
@@ -176,6 +179,28 @@ mod tests {
         assert_eq!(due(400, false), (vec![1], Some(at(1_000))));
         // Long ago.
         assert_eq!(due(1_600, true), (vec![1], Some(at(1_660))));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_makes_nobody_wait_longer_than_without() {
+        const YEAR: i64 = 365 * 24 * 3600;
+        // By how much the clock is set while a command is proposed, or paused: how long both then wait at most.
+        for jump in [-YEAR, -3_600, -30, -1, 0, 1, 30, 3_600, YEAR] {
+            let (empty, drifted) = (key(Reason::Empty, "a"), key(Reason::Drifted, "b"));
+            let mut proposals = Proposals::default();
+            proposals.update(std::slice::from_ref(&empty), at(0));
+            proposals.rolled_back(["b".into()], at(0));
+            let commands = [empty, drifted];
+            let first = proposals.update(&commands, at(jump));
+            let wait = first.next.map_or(DurationMs::ZERO, |next| next.since(at(jump)));
+            assert!(wait <= PROPOSED_FOR.max(PAUSE), "set by {jump} s, the next is due in {wait}");
+            // One look a second, as the controller does, by the clock as it now is.
+            let due = |seconds: i64| proposals.update(&commands, at(jump + seconds)).due;
+            let due: Vec<Vec<usize>> = (0..=600).map(due).collect();
+            let since = |command: usize| due.iter().position(|due| due.contains(&command));
+            assert!(since(0).is_some_and(|seconds| seconds <= 15), "set by {jump} s: {:?}", since(0));
+            assert!(since(1).is_some_and(|seconds| seconds <= 600), "set by {jump} s: {:?}", since(1));
+        }
     }
 
     #[test]
