@@ -120,10 +120,13 @@ fn readiness(claim: &NodeClaim) -> Readiness {
 
 #[cfg(test)]
 mod tests {
+    use model::DurationMs;
     use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controllers::disruption::progress::{self, Step, Why};
+    use crate::controllers::disruption::writes::{self, Write};
     use crate::world::store::watch::node_record;
     use crate::world::store::{ClusterStore, RawObject, Revision};
 
@@ -179,8 +182,16 @@ mod tests {
     }
 
     fn pool(store: &ClusterStore) {
+        pool_with(store, &json!({}));
+    }
+
+    fn pool_with(store: &ClusterStore, change: &Value) {
+        let mut metadata = json!({"name": "general", "uid": "pool", "resourceVersion": "1"});
+        for (key, value) in change.as_object().into_iter().flatten() {
+            metadata[key] = value.clone();
+        }
         let pool: api::NodePool = serde_json::from_value(json!({
-            "metadata": {"name": "general", "uid": "pool", "resourceVersion": "1"},
+            "metadata": metadata,
             "spec": {"template": {"spec": {
                 "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "expireAfter": "Never",
             }}},
@@ -264,5 +275,104 @@ mod tests {
         assert_eq!(shown.len(), 1);
         assert_eq!(shown[0].lost_pool.as_deref(), Some("general"), "its nodepool is not there");
         assert!(are_any(&store.read()));
+    }
+
+    /// A NodeClaim with its tainted Node that a note's command takes.
+    fn taken(store: &ClusterStore, name: &str, note: &str) {
+        claim(store, name, Some(note), &[("DisruptionReason", "True")], json!({}));
+        node(store, name, &taint());
+    }
+
+    /// What comes next for each command, by id, and what is written for it.
+    fn steps(store: &ClusterStore) -> Vec<(String, Step, Vec<Write>)> {
+        let now = Timestamp::parse("2026-11-25T21:00:00Z").unwrap();
+        let Commands { shown, broken } = commands(&store.read(), &Assignments::default(), now);
+        assert!(broken.is_empty(), "{broken:?}");
+        let step = |shown: &Shown| {
+            let step = progress::next(shown, DurationMs::from_seconds(3_600), now);
+            let writes = match &step {
+                Step::Nothing | Step::Wait => Vec::new(),
+                Step::Finish => writes::finish(shown),
+                Step::Release => writes::release(shown),
+                Step::RollBack(_) => writes::roll_back(shown),
+            };
+            (shown.note.id.clone(), step, writes)
+        };
+        shown.iter().map(step).collect()
+    }
+
+    #[test]
+    fn a_node_that_notes_of_two_leaders_name_is_only_touched_by_the_command_whose_note_it_has() {
+        let of_other = NOTE.replace("\"id\":\"1\"", "\"id\":\"2\"").replace("[\"a\",\"b\"]", "[\"b\",\"c\"]");
+        // Whose note the node has that both name: who ends, whom it takes, and who is rolled back, of whom.
+        let cases = [("1", NOTE, ["a", "b"], "2", "c"), ("2", of_other.as_str(), ["b", "c"], "1", "a")];
+        for (winner, note_of_b, ends, loser, stays) in cases {
+            let store = ClusterStore::new();
+            pool(&store);
+            for (name, note) in [("a", NOTE), ("b", note_of_b), ("c", &of_other)] {
+                taken(&store, name, note);
+            }
+            for (name, note) in [("r1", NOTE), ("r2", &of_other)] {
+                claim(&store, name, Some(note), &[("Initialized", "True")], json!({}));
+            }
+            let [b, stays] = ["b", stays].map(NodeClaimName::from);
+            let [of_winner, of_loser] = [winner, loser].map(|id| NodeClaimName::from(format!("r{id}").as_str()));
+            let deletions = ends.map(|name| Write::Delete(name.into()));
+            let mut expected = vec![
+                (winner.to_owned(), Step::Finish, [&deletions[..], &[Write::Forget(of_winner)]].concat()),
+                (
+                    loser.to_owned(),
+                    Step::RollBack(Why::CutShort(b)),
+                    vec![
+                        Write::Discard(of_loser),
+                        Write::Untaint(stays.clone()),
+                        Write::Unmark(stays.clone()),
+                        Write::Forget(stays),
+                    ],
+                ),
+            ];
+            expected.sort_by(|a, b| a.0.cmp(&b.0));
+            assert_eq!(steps(&store), expected, "b has the note of {winner}");
+        }
+    }
+
+    #[test]
+    fn a_nodepool_that_is_deleted_in_mid_command_rolls_it_back_until_its_nodes_go() {
+        let deleted = json!({"deletionTimestamp": "2026-11-25T21:00:00Z"});
+        let gone = || Step::RollBack(Why::NodePoolGone("general".into()));
+        // The NodePool, whether the replacement is ready, whether the nodes go already: what comes next.
+        let cases = [
+            (Some(json!({})), "Unknown", false, Step::Wait),
+            (Some(json!({})), "True", false, Step::Finish),
+            (Some(deleted.clone()), "Unknown", false, gone()),
+            (Some(deleted.clone()), "True", false, gone()),
+            (None, "Unknown", false, gone()),
+            (None, "True", false, gone()),
+            // Nothing is taken back that has happened.
+            (Some(deleted.clone()), "Unknown", true, Step::Release),
+            (None, "True", true, Step::Release),
+        ];
+        for (of_pool, initialized, is_going, expected) in cases {
+            let store = ClusterStore::new();
+            of_pool.iter().for_each(|change| pool_with(&store, change));
+            for name in ["a", "b"] {
+                let change = if is_going { deleted.clone() } else { json!({}) };
+                claim(&store, name, Some(NOTE), &[("DisruptionReason", "True")], change);
+                node(&store, name, &taint());
+            }
+            claim(&store, "r", Some(NOTE), &[("Initialized", initialized)], json!({}));
+            let steps = steps(&store);
+            let context = format!("{of_pool:?} {initialized} {is_going}: {steps:?}");
+            let [(_, step, writes)] = steps.as_slice() else { panic!("{context}") };
+            assert_eq!(*step, expected, "{context}");
+            if expected == gone() {
+                let all = ["a", "b"].map(NodeClaimName::from);
+                let each = |write: fn(NodeClaimName) -> Write| all.iter().cloned().map(write);
+                let wanted = std::iter::once(Write::Discard("r".into()));
+                let wanted: Vec<Write> =
+                    wanted.chain(each(Write::Untaint)).chain(each(Write::Unmark)).chain(each(Write::Forget)).collect();
+                assert_eq!(*writes, wanted, "{context}");
+            }
+        }
     }
 }

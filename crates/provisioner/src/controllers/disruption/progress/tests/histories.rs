@@ -1,5 +1,6 @@
-//! Random histories: commands begin, processes die between any two writes, replacements come, are late or get lost,
-//! pods come, NodeClaims and NodePools are deleted by hand, clocks jump. The world is written to as `writes` has it.
+//! Random histories: commands begin, two leaders begin with one NodeClaim, processes die between any two writes,
+//! replacements come, are late or get lost, pods come, NodeClaims and NodePools are deleted by hand, clocks jump. The
+//! world is written to as `writes` has it.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ struct World {
     now: i64,
     launched: usize,
     is_pool_lost: bool,
+    /// How often a note was not written because there was one of another leader.
+    refused: usize,
 }
 
 impl World {
@@ -88,15 +91,23 @@ impl World {
             Write::Taint(_) => machine.is_tainted = true,
             Write::Untaint(_) => machine.is_tainted = false,
             Write::Unmark(_) => machine.is_marked = false,
+            // What has another by now is somebody else's.
+            Write::Forget(_) if machine.note.as_ref() != Some(note) => {}
             Write::Forget(_) => machine.note = None,
             Write::Delete(_) | Write::Discard(_) => machine.is_deleting = true,
             Write::Launch(_) => {}
         }
     }
 
-    /// Writes up to where the process dies, if it does.
+    /// Writes up to where the process dies, if it does, or the API server refuses: no note takes another's place.
     fn carry_out(&mut self, note: &Note, writes: &[Write], dies_before: usize) {
         for write in writes.iter().take(dies_before) {
+            if let Write::Note(name) = write
+                && self.machines.get(name).is_some_and(|machine| machine.note.is_some())
+            {
+                self.refused += 1;
+                return;
+            }
             if let Write::Delete(_) = write {
                 let shown = self.show(note.clone());
                 let ready = shown.replacements.iter().filter(|it| it.readiness == Readiness::Ready).count();
@@ -114,25 +125,29 @@ impl World {
         self.machines.iter().filter(|(_, machine)| is_free(machine)).map(|(name, _)| name.clone()).collect()
     }
 
-    fn begin(&mut self, random: &mut Random, id: usize) {
+    /// A command for some of those that take part in none.
+    fn command(&self, random: &mut Random, id: &str) -> Option<Note> {
         let mut going = self.free();
         while going.len() > 1 + random.below(3) as usize {
             going.remove(random.below(going.len() as u64) as usize);
         }
         if going.is_empty() {
-            return;
+            return None;
         }
         let is_empty = going.iter().all(|name| self.machines[name].pods == 0);
-        let note = Note {
-            id: id.to_string(),
+        Some(Note {
+            id: id.to_owned(),
             reason: if is_empty { Reason::Empty } else { Reason::Drifted },
             going: going.into_iter().collect(),
             replacements: if is_empty { 0 } else { random.below(3) as usize },
             deadline: Timestamp::from_seconds(self.now + 600),
-        };
-        let writes = [writes::begin(&note), writes::launch(&note)].concat();
+        })
+    }
+
+    fn begin(&mut self, random: &mut Random, note: &Note) {
+        let writes = [writes::begin(note), writes::launch(note)].concat();
         let dies_before = random.below(2 * writes.len() as u64 + 1) as usize;
-        self.carry_out(&note, &writes, dies_before);
+        self.carry_out(note, &writes, dies_before);
     }
 
     /// A leader looks once, and may die while it does something.
@@ -166,6 +181,7 @@ impl World {
             9 if machine.is_deleting || machine.is_replacement => drop(self.machines.remove(name)),
             10 => self.now += i64::from(random.below(700)),
             _ if random.below(20) == 0 => self.now -= 10_000,
+            _ if random.below(20) == 0 => self.now += 1_000_000,
             _ if random.below(40) == 0 => self.is_pool_lost = true,
             _ => {}
         }
@@ -174,7 +190,7 @@ impl World {
 
 #[test]
 fn whatever_happens_nothing_goes_before_its_replacements_and_in_the_end_nothing_is_left_over() {
-    let (mut finished, mut rolled_back) = (0, 0);
+    let (mut finished, mut rolled_back, mut refused) = (0, 0, 0);
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
         let mut world = World { now: NOW, ..World::default() };
@@ -184,7 +200,15 @@ fn whatever_happens_nothing_goes_before_its_replacements_and_in_the_end_nothing_
         }
         for id in 0..10 + random.below(30) {
             match random.below(6) {
-                0 => world.begin(&mut random, id as usize),
+                0 => {
+                    // Now and then the next leader has not seen yet what the last one wrote before it died.
+                    let leaders = if random.one_in(3) { &["last", "next"][..] } else { &["only"] };
+                    let notes: Vec<Note> = leaders
+                        .iter()
+                        .filter_map(|leader| world.command(&mut random, &format!("{id}-{leader}")))
+                        .collect();
+                    notes.iter().for_each(|note| world.begin(&mut random, note));
+                }
                 1..4 => world.advance(&mut random, true),
                 _ => world.happens(&mut random),
             }
@@ -204,6 +228,7 @@ fn whatever_happens_nothing_goes_before_its_replacements_and_in_the_end_nothing_
             assert!(machine.note.is_none(), "seed {seed}: {name} has a note: {machine:?}");
             assert!(!machine.is_tainted && !machine.is_marked, "seed {seed}: {name} is left over: {machine:?}");
         }
+        refused += world.refused;
         for name in was_replacement {
             let Some(machine) = world.machines.get(&name) else { continue };
             if machine.is_deleting {
@@ -214,4 +239,5 @@ fn whatever_happens_nothing_goes_before_its_replacements_and_in_the_end_nothing_
         }
     }
     assert!(finished > 50 && rolled_back > 50, "{finished} replacements stayed, {rolled_back} went");
+    assert!(refused > 100, "{refused} notes refused: leaders hardly ever meet");
 }
