@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use cloudprovider::options::{OptionDeclaration, OptionKind, OptionValues, Visibility};
 
+use crate::instance_types::settings::MachineOptions;
+
 const fn text(flag: &'static str, env: &'static str, help: &'static str) -> OptionDeclaration {
     OptionDeclaration { flag, env, kind: OptionKind::Text, help, visibility: Visibility::Shown }
 }
@@ -94,8 +96,6 @@ pub(crate) const ALL: [OptionDeclaration; 14] = [
 
 /// The least of the intervals.
 const LEAST_INTERVAL: Duration = Duration::from_secs(60);
-/// 7.5 %.
-const VM_MEMORY_OVERHEAD_NANO: u64 = 75_000_000;
 const ONE_NANO: u64 = 1_000_000_000;
 
 /// The values of the options, checked.
@@ -117,10 +117,8 @@ pub struct Options {
     pub zonal_shift: bool,
     /// Whether EC2NodeClasses are valid without a dry run.
     pub disable_dry_run: bool,
-    /// The share of memory that the hypervisor is taken to keep, in parts of 10⁹.
-    pub vm_memory_overhead_nano: u64,
-    /// Network interfaces of each machine that are not for pods.
-    pub reserved_enis: u32,
+    /// What changes the instance types.
+    pub machines: MachineOptions,
     /// How long images are taken to be what they were.
     pub ami_refresh_interval: Duration,
     /// How long subnets are taken to be what they were.
@@ -151,6 +149,7 @@ impl Options {
         let text = |option: OptionDeclaration| values.text(option.flag).map(str::to_owned);
         let missing = Error { flag: CLUSTER_NAME.flag, value: String::new(), reason: "the cluster's name is required" };
         let gates = gates(values)?;
+        let machines = MachineOptions::default();
         Ok(Self {
             cluster_name: text(CLUSTER_NAME).ok_or(missing)?,
             cluster_endpoint: parsed(values, CLUSTER_ENDPOINT, "is not a URL with scheme and host", endpoint)?,
@@ -160,15 +159,17 @@ impl Options {
             eks_control_plane: values.is_on(EKS_CONTROL_PLANE.flag),
             zonal_shift: values.is_on(ENABLE_ZONAL_SHIFT.flag),
             disable_dry_run: values.is_on(DISABLE_DRY_RUN.flag),
-            vm_memory_overhead_nano: parsed(
-                values,
-                VM_MEMORY_OVERHEAD_PERCENT,
-                "is not a number from 0 to less than 1, of at most nine decimals",
-                share,
-            )?
-            .unwrap_or(VM_MEMORY_OVERHEAD_NANO),
-            reserved_enis: parsed(values, RESERVED_ENIS, "is not a whole number, 0 or more", |text| text.parse().ok())?
-                .unwrap_or_default(),
+            machines: MachineOptions {
+                vm_memory_overhead_nano: parsed(
+                    values,
+                    VM_MEMORY_OVERHEAD_PERCENT,
+                    "is not a number from 0 to less than 1, of at most nine decimals",
+                    share,
+                )?
+                .unwrap_or(machines.vm_memory_overhead_nano),
+                reserved_enis: parsed(values, RESERVED_ENIS, "is not a whole number, 0 or more", |it| it.parse().ok())?
+                    .unwrap_or(machines.reserved_enis),
+            },
             ami_refresh_interval: interval(values, AMI_REFRESH_INTERVAL)?,
             subnet_refresh_interval: interval(values, SUBNET_REFRESH_INTERVAL)?,
             security_group_refresh_interval: interval(values, SECURITY_GROUP_REFRESH_INTERVAL)?,
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn absent_options_have_karpenters_defaults() {
         let options = options(&[("cluster-name", "c")]).unwrap();
-        assert_eq!((options.vm_memory_overhead_nano, options.reserved_enis), (75_000_000, 0));
+        assert_eq!((options.machines.vm_memory_overhead_nano, options.machines.reserved_enis), (75_000_000, 0));
         assert_eq!(options.ami_refresh_interval, Duration::from_secs(60));
         assert!(!options.isolated_vpc && !options.disable_dry_run && !options.node_class_cel);
         assert_eq!((options.cluster_endpoint, options.interruption_queue), (None, None));
@@ -265,7 +266,7 @@ mod tests {
             ("aws-feature-gates", "NodeClassCEL=true, Other=false"),
         ])
         .unwrap();
-        assert_eq!((options.vm_memory_overhead_nano, options.reserved_enis), (50_000_000, 1));
+        assert_eq!((options.machines.vm_memory_overhead_nano, options.machines.reserved_enis), (50_000_000, 1));
         assert_eq!(options.subnet_refresh_interval, Duration::from_secs(150));
         assert!(options.node_class_cel);
         assert_eq!(options.unknown_gates, ["Other"]);
