@@ -50,12 +50,12 @@ pub(crate) const NAME: &str = "node.repair";
 const UNHEALTHY: &str = "Unhealthy";
 /// As metrics have it.
 const REASON: &str = "unhealthy";
-/// As often as Karpenter looks for what to disrupt, and as soon as a Node has got worse or better: a condition that has
-/// lasted longer than its policy tolerates counts even if somebody writes over it a moment later.
+/// As often as Karpenter looks for what to disrupt, and soon after a Node has got worse or better. Nodes that break
+/// together are seen together, so that the breaker counts them all.
 const RHYTHM: Rhythm = Rhythm {
     first: Duration::ZERO,
     period: Duration::from_secs(10),
-    collect: Duration::ZERO,
+    collect: Duration::from_secs(1),
     bound: Duration::from_secs(300),
 };
 
