@@ -159,7 +159,7 @@ async fn write(context: &Context, metrics: &DeletionCostMetrics, nodes: Vec<OfNo
         metrics.count(result, 1);
     }
     if updated > 0 {
-        info!(pods = updated, nodes = of_nodes, "wrote deletion costs of pods");
+        info!(pod_count = updated, node_count = of_nodes, "wrote deletion costs of pods");
     }
     failed
 }
