@@ -70,7 +70,8 @@ fn gpus_that_share_no_root_with_an_adapter_are_refused_with_that_reason() {
     assert!(ran.stdout.contains(reason), "{}", ran.stdout);
 }
 
-/// NodePools that people have published, and that name an EC2NodeClass.
+/// NodePools that people have published, and that name an EC2NodeClass. Some are templates whose placeholders a server
+/// stores, since the schema has no pattern for values; they are refused when they are read, as Karpenter refuses them.
 #[test]
 fn published_node_pools_for_ec2_are_read() {
     const NAME: &str = "dovetail plan --provider aws, published NodePools";
@@ -79,7 +80,7 @@ fn published_node_pools_for_ec2_are_read() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
     scratch.write("pods.yaml", &pod.to_string());
-    let mut read = 0;
+    let (mut read, mut refused) = (0, 0);
     let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     for file in files {
@@ -89,10 +90,19 @@ fn published_node_pools_for_ec2_are_read() {
         }
         let ran =
             scratch.run(&["plan", "--provider", "aws", "-f", "pods.yaml", "-f", file.to_str().unwrap(), "-o", "json"]);
-        assert!(!ran.stderr.contains("problem: "), "{}: {}", file.display(), ran.stderr);
-        assert!([0, 3].contains(&ran.code), "{}: {ran:?}", file.display());
-        read += 1;
+        let problems: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("problem: ")).collect();
+        for problem in &problems {
+            let of_a_value =
+                problem.contains(": spec.template.spec.requirements[") && problem.contains("a valid label must");
+            assert!(of_a_value, "{}: {problem}", file.display());
+        }
+        if problems.is_empty() {
+            assert!([0, 3].contains(&ran.code), "{}: {ran:?}", file.display());
+            read += 1;
+        } else {
+            refused += 1;
+        }
     }
-    assert!(read > 30, "{read}");
-    corpus::note(NAME, &format_args!("{read} NodePools were read"));
+    assert!(read > 25 && refused < read / 10, "{read} read, {refused} refused");
+    corpus::note(NAME, &format_args!("{read} NodePools were read, {refused} refused for a value that is no label's"));
 }
