@@ -9,6 +9,7 @@ pub mod clock;
 pub(crate) mod conditions;
 pub(crate) mod controller_loop;
 pub(crate) mod failpoints;
+pub(crate) mod failures;
 pub(crate) mod http_server;
 pub(crate) mod jitter;
 pub(crate) mod leader_election;

@@ -28,8 +28,8 @@ use tracing::{error, info, warn};
 
 use crate::runtime::beats::Beat;
 use crate::runtime::failpoints;
+use crate::runtime::failures::{in_words, is_conflict};
 use crate::runtime::metrics::CreatedLabels;
-use crate::runtime::queue::{in_words, is_conflict};
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::disrupted::Disrupted;

@@ -30,6 +30,7 @@ use tracing::{error, info};
 use crate::options::HandOverMode;
 use crate::runtime::conditions::{ConditionSet, differ_in_reasons_only};
 use crate::runtime::failpoints;
+use crate::runtime::failures;
 use crate::runtime::metrics::ByZone;
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
@@ -235,7 +236,7 @@ impl Lifecycle {
         for node in untidy {
             let tidied = |node: &Node| leftovers::tidied(node_claim, node);
             match patch::retried(&Api::<Node>::all(self.context.client.clone()), &node, tidied).await {
-                Err(failure) if queue::is_not_found(&failure) => continue,
+                Err(failure) if failures::is_not_found(&failure) => continue,
                 result => drop(result?),
             }
             info!(

@@ -15,6 +15,7 @@ use serde_json::json;
 use tracing::warn;
 
 use crate::runtime::conditions::ConditionSet;
+use crate::runtime::failures;
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
 use crate::world::catalogues;
@@ -52,7 +53,7 @@ pub(crate) async fn run(context: Context, health: Arc<RegistrationHealth>) {
         async move {
             match reconcile(&context, &health, &gauges, &name).await {
                 // Deleted while it was looked at; the watch says so soon, and what is left to do is done then.
-                Err(failure) if queue::is_not_found(&failure) => Ok(Action::Done),
+                Err(failure) if failures::is_not_found(&failure) => Ok(Action::Done),
                 result => result,
             }
         }

@@ -28,9 +28,9 @@ use tracing::{info, warn};
 
 use crate::runtime::controller_loop::{Looks, Rhythm};
 use crate::runtime::failpoints;
+use crate::runtime::failures::{in_words, is_conflict};
 use crate::runtime::metrics::UnhealthyLabels;
 use crate::runtime::patch::{self, Lock};
-use crate::runtime::queue::{in_words, is_conflict};
 use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::claim;
 use crate::world::context::Context;

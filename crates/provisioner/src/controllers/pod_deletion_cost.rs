@@ -24,8 +24,8 @@ use serde_json::json;
 use tracing::{debug, info};
 
 use crate::runtime::controller_loop::{Looks, Rhythm};
+use crate::runtime::failures::{in_words, is_conflict, is_not_found};
 use crate::runtime::metrics::{ByNodePool, ByResult, Metrics};
-use crate::runtime::queue::{in_words, is_conflict, is_not_found};
 use crate::world::context::Context;
 use crate::world::fleet_looks::{FleetLooks, Looked};
 use crate::world::store::Kind;

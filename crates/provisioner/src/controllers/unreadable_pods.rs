@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 
 use crate::runtime::conditions::is_false;
 use crate::runtime::controller_loop::{Looks, Rhythm};
+use crate::runtime::failures::in_words;
 use crate::runtime::metrics::PodOnNode;
 use crate::runtime::recorder::{Event, Severity, pod_reference};
 use crate::world::claim;
@@ -87,7 +88,11 @@ async fn write_conditions(context: &Context) {
             None => conditions.set_true(PODS_READABLE),
         });
         if let Err(error) = written.await {
-            debug!(node_claim = claim::name(&node_claim), %error, "could not write a condition, trying later");
+            debug!(
+                node_claim = claim::name(&node_claim),
+                error = in_words(&error),
+                "could not write a condition, trying later"
+            );
         }
     }
 }

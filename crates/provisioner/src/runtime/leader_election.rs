@@ -26,6 +26,7 @@ use tracing::{debug, error, info, warn};
 pub(crate) use self::fence::{Fence, NotLeading};
 use crate::runtime::beats::Beat;
 use crate::runtime::clock::Clock;
+use crate::runtime::failures::answer_in_words;
 use crate::runtime::jitter::jittered;
 
 /// Karpenter's timing, which is controller-runtime's.
@@ -198,7 +199,9 @@ impl Leadership {
                         told = holder;
                     }
                 }
-                Ok(Err(error)) => warn!(lease = %candidate, %error, "could not take the lease, trying again"),
+                Ok(Err(error)) => {
+                    warn!(lease = %candidate, error = answer_in_words(&error), "could not take the lease, trying again")
+                }
                 Err(_) => warn!(lease = %candidate, "the API server did not answer in time, trying again"),
             }
             tokio::select! {
@@ -232,7 +235,9 @@ impl Leadership {
                     error!(lease = %self.candidate, "another process holds the lease");
                     return Err(Error::Lost(self.candidate.to_string()));
                 }
-                Ok(Err(error)) => warn!(lease = %self.candidate, %error, "could not renew the lease"),
+                Ok(Err(error)) => {
+                    warn!(lease = %self.candidate, error = answer_in_words(&error), "could not renew the lease")
+                }
                 Err(_) => warn!(lease = %self.candidate, "could not renew the lease: no answer in time"),
             }
             if self.left().is_zero() {
@@ -285,7 +290,9 @@ impl Leadership {
         let released = self.api.replace(&self.candidate.name, &params, &lease);
         match tokio::time::timeout(CALL_TIMEOUT, released).await {
             Ok(Ok(_)) => info!(lease = %self.candidate, "released the lease"),
-            Ok(Err(error)) => warn!(lease = %self.candidate, %error, "could not release the lease; it will expire"),
+            Ok(Err(error)) => {
+                warn!(lease = %self.candidate, error = answer_in_words(&error), "could not release the lease; it will expire")
+            }
             Err(_) => warn!(lease = %self.candidate, "could not release the lease in time; it will expire"),
         }
     }

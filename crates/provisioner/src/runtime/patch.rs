@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::fmt::Debug;
 
-use crate::runtime::queue::is_conflict;
+use crate::runtime::failures::is_conflict;
 
 /// Asks for an answer without spec and status.
 const METADATA_ONLY: HeaderValue =

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use crate::runtime::beats::Beat;
+use crate::runtime::failures::{in_words, is_conflict};
 
 tokio::task_local! {
     static CONTROLLER: &'static str;
@@ -342,37 +343,6 @@ fn finish<K: Key>(name: &'static str, queue: &WorkQueue<K>, key: K, result: anyh
             }
         }
     }
-}
-
-/// An error with its causes. The API server's own words stand for what kube makes of them: that has the whole answer,
-/// as Rust shows it, twice.
-pub(crate) fn in_words(failure: &anyhow::Error) -> String {
-    let mut words = Vec::new();
-    for cause in failure.chain() {
-        if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
-            words.push(status.message.clone());
-            break;
-        }
-        words.push(cause.to_string());
-    }
-    words.join(": ")
-}
-
-/// Whether an error says that the object has changed since it was read.
-pub(crate) fn is_conflict(failure: &anyhow::Error) -> bool {
-    is_answer(failure, 409)
-}
-
-/// Whether an error says that the object is gone.
-pub(crate) fn is_not_found(failure: &anyhow::Error) -> bool {
-    is_answer(failure, 404)
-}
-
-fn is_answer(failure: &anyhow::Error, code: u16) -> bool {
-    failure.chain().any(|cause| match cause.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => status.code == code,
-        Some(_) | None => false,
-    })
 }
 
 fn next_due<K: Key>(queue: &WorkQueue<K>, has_room: bool) -> Option<Instant> {

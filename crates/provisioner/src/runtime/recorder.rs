@@ -28,6 +28,7 @@ use tracing::{debug, info, warn};
 
 use crate::runtime::beats::Beat;
 use crate::runtime::clock::Clock;
+use crate::runtime::failures::{answer_in_words, is_of_ending_namespace};
 use crate::runtime::jitter::jittered;
 use crate::runtime::metrics::Metrics;
 
@@ -210,7 +211,13 @@ async fn write(client: &Client, object: core::Event, about: String) {
         };
         let may_pass = !matches!(&error, kube::Error::Api(status) if status.code < 500 && status.code != 429);
         if !may_pass || attempt == ATTEMPTS {
-            return warn!(object = about, %error, "could not write an event");
+            return match &error {
+                // Nothing can be written there any more, and nobody will look.
+                kube::Error::Api(status) if is_of_ending_namespace(status) => {
+                    debug!(object = about, "no event of what ends with its namespace");
+                }
+                _ => warn!(object = about, error = answer_in_words(&error), "could not write an event"),
+            };
         }
         tokio::time::sleep(jittered(RETRY_DELAY * 2_u32.pow(attempt - 1))).await;
     }

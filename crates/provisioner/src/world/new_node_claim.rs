@@ -20,6 +20,7 @@ use model::{DurationMs, Interner, Operator, Requirements};
 use tracing::warn;
 
 use crate::runtime::failpoints;
+use crate::runtime::failures::answer_in_words;
 use crate::runtime::jitter::jittered;
 use crate::runtime::leader_election::NotLeading;
 use crate::world::context::Context;
@@ -187,7 +188,11 @@ pub(crate) async fn create(context: &Context, mut claim: NodeClaim) -> anyhow::R
                 if unanswered == UNANSWERED_ATTEMPTS {
                     return Err(Unanswered { name, error }.into());
                 }
-                warn!(node_claim = name, %error, "could not tell whether the nodeclaim was created, asking again");
+                warn!(
+                    node_claim = name,
+                    error = answer_in_words(&error),
+                    "could not tell whether the nodeclaim was created, asking again"
+                );
                 tokio::time::sleep(jittered(UNANSWERED_PAUSE)).await;
             }
             Err(error) => return Err(error.into()),

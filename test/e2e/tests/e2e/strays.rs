@@ -7,12 +7,15 @@ use api::NodeClaim;
 use e2e::{Controller, eventually, install, objects};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceSlice;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::cluster::{Cluster, Corner, DEADLINE, instances};
 
+/// Younger machines may be ahead of lists and watches: a controller leaves them for its next look, two minutes later.
+const GRACE_S: i64 = 30;
 /// The first look is soon after a start; what was too young then is seen two minutes later.
 const TWO_LOOKS: Duration = Duration::from_secs(240);
 
@@ -63,6 +66,14 @@ async fn a_vanished_machine_is_seen_on_its_node_and_a_machine_without_nodeclaim_
     });
     corner.apply([slice]).await?;
 
+    eventually("the machines are older than the grace period", DEADLINE, async || {
+        for record in instances(&client).await? {
+            let created = record.creation_timestamp().context("a record without creation time")?.0;
+            ensure!(Timestamp::now().as_second() - created.as_second() > GRACE_S, "{} is not", record.name_any());
+        }
+        Ok(())
+    })
+    .await?;
     let second = Controller::start_ready(&options.named("second")).await?;
     eventually("the slice of a domain without machines is gone", DEADLINE, async || {
         let slices: Api<ResourceSlice> = Api::all(client.clone());

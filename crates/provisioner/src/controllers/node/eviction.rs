@@ -11,7 +11,6 @@ use std::time::Duration;
 use api::events;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
-use kube::core::Status;
 use model::pod::DoNotDisrupt;
 use model::{DurationMs, NamespacedName, NodeName, Pod, Timestamp, Uid};
 use parking_lot::Mutex;
@@ -20,6 +19,7 @@ use tracing::{debug, info};
 
 use super::drain::{has_ended, needs_force};
 use crate::runtime::failpoints;
+use crate::runtime::failures::is_of_ending_namespace;
 use crate::runtime::metrics::{ByCode, ByReason};
 use crate::runtime::queue::{self, Action, WorkQueue};
 use crate::runtime::recorder::{Event, Severity, pod_reference, reference};
@@ -298,6 +298,7 @@ async fn evict(
             Ok(Action::Done)
         }
         Err(kube::Error::Api(status)) if is_of_ending_namespace(&status) => {
+            // The API server takes no eviction there any more, and the namespace's end deletes the pod.
             debug!(pod = %pod.name, node = %request.node, "the pod ends with its namespace");
             Ok(Action::RequeueAfter(wait(pod, request, now, evictions.refused(key))))
         }
@@ -310,13 +311,6 @@ async fn evict(
         },
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether an eviction was refused because the whole namespace goes. The API server takes no eviction there any more,
-/// and the namespace's end deletes the pod.
-fn is_of_ending_namespace(status: &Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// What an answer that refuses an eviction because of PodDisruptionBudgets means.

@@ -29,6 +29,7 @@ use super::devices_in_use::DevicesInUse;
 use super::drain;
 use super::eviction::{Evictions, PodKey, Request};
 use crate::runtime::failpoints;
+use crate::runtime::failures::{self, in_words};
 use crate::runtime::metrics::{ByResult, age_seconds};
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
@@ -85,7 +86,7 @@ pub(crate) async fn run(context: Context, evictions: Evictions) {
         let (context, evictions) = (context.clone(), evictions.clone());
         async move {
             match reconcile(&context, &evictions, &name).await {
-                Err(failure) if queue::is_not_found(&failure) => Ok(Action::Done),
+                Err(failure) if failures::is_not_found(&failure) => Ok(Action::Done),
                 result => result,
             }
         }
@@ -294,7 +295,11 @@ impl Reboot<'_> {
         let ended = Reboot { context: self.context, claim: latest, node: None, now: self.now };
         // What is not taken away now is when the NodeClaim is looked at again; that the reboot is over is told now.
         if let Err(error) = ended.tidy().await {
-            debug!(node_claim = claim::name(&self.claim), %error, "could not remove the annotations of a reboot");
+            debug!(
+                node_claim = claim::name(&self.claim),
+                error = in_words(&error),
+                "could not remove the annotations of a reboot"
+            );
         }
         Ok(())
     }

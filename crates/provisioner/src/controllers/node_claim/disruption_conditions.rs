@@ -22,6 +22,7 @@ use tracing::{debug, info, warn};
 
 use super::Draft;
 use crate::runtime::conditions::{is_reason, to_time};
+use crate::runtime::failures;
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
 use crate::world::claim;
@@ -65,7 +66,7 @@ pub(crate) async fn run(context: Context) {
         async move {
             match conditions.reconcile(&name).await {
                 // Gone while it was looked at; the watch says so soon.
-                Err(failure) if queue::is_not_found(&failure) => Ok(Action::Done),
+                Err(failure) if failures::is_not_found(&failure) => Ok(Action::Done),
                 result => result,
             }
         }

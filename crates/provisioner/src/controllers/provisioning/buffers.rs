@@ -21,6 +21,7 @@ use scheduling::snapshot::Snapshot;
 use tracing::debug;
 
 use crate::runtime::conditions::ConditionSet;
+use crate::runtime::failures::in_words;
 use crate::runtime::metrics::{BufferLabels, Metrics};
 use crate::runtime::patch::{self, Lock};
 use crate::world::buffers::Asked;
@@ -69,7 +70,9 @@ pub(crate) async fn write(context: &Context, asked: &[Asked], snapshot: &Snapsho
                 context.store.apply(written, revision);
             }
             Ok(None) => {}
-            Err(error) => debug!(capacity_buffer = %buffer, %error, "could not write the status of a capacity buffer"),
+            Err(error) => {
+                debug!(capacity_buffer = %buffer, error = in_words(&error), "could not write the status of a capacity buffer")
+            }
         }
     }
 }

@@ -171,14 +171,6 @@ async fn a_stop_lets_what_is_under_way_finish_and_starts_nothing_new() {
     assert_eq!(finished.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn an_answer_of_the_api_server_is_told_in_its_own_words() {
-    let status = kube::core::Status::failure("nodes \"a\" not found", "NotFound").with_code(404);
-    let failure = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot drain");
-    assert_eq!(in_words(&failure), "cannot drain: nodes \"a\" not found");
-    assert_eq!(in_words(&anyhow::anyhow!("no luck").context("cannot drain")), "cannot drain: no luck");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_reconciler_that_hangs_is_a_failure_and_its_place_is_free_again() {
     let (queue, stop) = (Arc::new(WorkQueue::new()), CancellationToken::new());

@@ -45,6 +45,7 @@ use super::raw::RawObject;
 use super::rebuild::Feed;
 use super::{ClusterStore, Kind};
 use crate::runtime::beats::Beats;
+use crate::runtime::failures::answer_in_words;
 use crate::runtime::jitter::jittered;
 use crate::runtime::metrics::{ByKind, Metrics};
 use crate::runtime::recorder::{Event, Recorder, Severity};
@@ -365,7 +366,9 @@ impl Watches {
                     known.cancel();
                     return self.stop.cancelled().await;
                 }
-                Err(error) => debug!(%error, "could not read the API server's version, trying again"),
+                Err(error) => {
+                    debug!(error = answer_in_words(&error), "could not read the API server's version, trying again")
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(jittered(delays.next())) => {}

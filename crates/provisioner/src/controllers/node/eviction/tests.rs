@@ -57,20 +57,6 @@ fn what_the_annotation_says_is_told_when_the_pod_shall_leave() {
     assert!(message.contains("since 1970-01-01T02:46:40Z"), "{message}");
 }
 
-#[test]
-fn a_pod_of_a_namespace_that_goes_is_left_to_go_with_it() {
-    let answer = |code: u16, reason: &str| -> Status {
-        serde_json::from_value(serde_json::json!({
-            "status": "Failure", "code": code, "reason": "Forbidden", "message": "namespace shop is being terminated",
-            "details": {"name": "a", "kind": "pods", "causes": [{"reason": reason, "message": "", "field": ""}]},
-        }))
-        .unwrap()
-    };
-    assert!(is_of_ending_namespace(&answer(403, "NamespaceTerminating")));
-    assert!(!is_of_ending_namespace(&answer(403, "Other")));
-    assert!(!is_of_ending_namespace(&answer(429, "NamespaceTerminating")));
-}
-
 fn request(deadline: Option<i64>) -> Request {
     Request { node: "n".into(), deadline: deadline.map(after), give_up_at: None, reason: "Drifted".to_owned() }
 }

@@ -13,6 +13,7 @@ use model::{NodePoolName, Timestamp};
 use tracing::debug;
 
 use crate::runtime::conditions::{ConditionSet, is_false};
+use crate::runtime::failures::in_words;
 use crate::runtime::patch::{self, Lock};
 use crate::world::context::Context;
 use crate::world::store::Revision;
@@ -39,7 +40,11 @@ pub(in crate::controllers::provisioning) async fn write(
                 context.store.apply(answer, revision);
             }
             Ok(None) => {}
-            Err(error) => debug!(node_pool = before.metadata.name, %error, "could not write a condition, trying later"),
+            Err(error) => debug!(
+                node_pool = before.metadata.name,
+                error = in_words(&error),
+                "could not write a condition, trying later"
+            ),
         }
     }
 }
