@@ -28,13 +28,14 @@ use crate::controllers::node::drain::Claims;
 use crate::controllers::node::eviction::{Evictions, PodKey, Request};
 use crate::runtime::conditions::{ConditionSet, find, to_timestamp};
 use crate::runtime::failpoints;
+use crate::runtime::failures::is_not_found;
 use crate::runtime::metrics::{ByNodePool, ByZone, age_seconds};
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::{self, Action, WorkQueue};
 use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::instance::{Instance, end_instance, is_gone, set_condition};
+use crate::world::instance::{Instance, end_instance, set_condition};
 use crate::world::node_facts::is_ready;
 use crate::world::node_facts::provider_id;
 use crate::world::node_facts::{has_taint, same_taint};
@@ -372,7 +373,7 @@ impl Leaving<'_> {
         wanted.metadata.finalizers.get_or_insert_default().retain(|finalizer| finalizer != finalizers::TERMINATION);
         match patch::object(&self.nodes(), self.node.as_ref(), &wanted, Lock::Revision).await {
             Ok(_) => {}
-            Err(error) if is_gone(&error) => return Ok(Action::Done),
+            Err(error) if is_not_found(&error) => return Ok(Action::Done),
             Err(error) => return Err(error),
         }
         failpoints::hit("terminate.after-node-finalizer");

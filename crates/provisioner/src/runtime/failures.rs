@@ -1,5 +1,7 @@
 //! What a call to the API server that failed means, and how it is told.
 
+use std::error::Error;
+
 use kube::core::Status;
 
 /// An error with its causes. The API server's own words stand for what kube makes of them: that has the whole answer,
@@ -7,20 +9,23 @@ use kube::core::Status;
 pub(crate) fn in_words(failure: &anyhow::Error) -> String {
     let mut words = Vec::new();
     for cause in failure.chain() {
-        if let Some(answer @ kube::Error::Api(_)) = cause.downcast_ref::<kube::Error>() {
-            words.push(answer_in_words(answer));
+        words.push(cause_in_words(cause));
+        if matches!(cause.downcast_ref(), Some(kube::Error::Api(_))) {
             break;
         }
-        words.push(cause.to_string());
     }
     words.join(": ")
 }
 
-/// [`in_words`] of an error that nothing was added to.
-pub(crate) fn answer_in_words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
+/// [`in_words`] of an error alone, without its causes.
+pub(crate) fn cause_in_words(cause: &(dyn Error + 'static)) -> String {
+    match cause.downcast_ref() {
+        // What a proxy answers in the API server's place may have no text.
+        Some(kube::Error::Api(status)) if status.message.is_empty() => {
+            format!("an answer without text, code {}", status.code)
+        }
+        Some(kube::Error::Api(status)) => status.message.clone(),
+        Some(_) | None => cause.to_string(),
     }
 }
 
@@ -53,9 +58,12 @@ mod tests {
 
     #[test]
     fn an_answer_of_the_api_server_is_told_in_its_own_words() {
-        let status = Status::failure("nodes \"a\" not found", "NotFound").with_code(404);
-        let failure = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot drain");
-        assert_eq!(in_words(&failure), "cannot drain: nodes \"a\" not found");
+        let failed = |message: &str, code| {
+            let status = Status::failure(message, "Reason").with_code(code);
+            anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot drain")
+        };
+        assert_eq!(in_words(&failed("nodes \"a\" not found", 404)), "cannot drain: nodes \"a\" not found");
+        assert_eq!(in_words(&failed("", 503)), "cannot drain: an answer without text, code 503");
         assert_eq!(in_words(&anyhow::anyhow!("no luck").context("cannot drain")), "cannot drain: no luck");
     }
 

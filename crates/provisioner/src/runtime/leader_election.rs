@@ -26,7 +26,7 @@ use tracing::{debug, error, info, warn};
 pub(crate) use self::fence::{Fence, NotLeading};
 use crate::runtime::beats::Beat;
 use crate::runtime::clock::Clock;
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::runtime::jitter::jittered;
 
 /// Karpenter's timing, which is controller-runtime's.
@@ -200,7 +200,7 @@ impl Leadership {
                     }
                 }
                 Ok(Err(error)) => {
-                    warn!(lease = %candidate, error = answer_in_words(&error), "could not take the lease, trying again")
+                    warn!(lease = %candidate, error = cause_in_words(&error), "could not take the lease, trying again")
                 }
                 Err(_) => warn!(lease = %candidate, "the API server did not answer in time, trying again"),
             }
@@ -236,7 +236,7 @@ impl Leadership {
                     return Err(Error::Lost(self.candidate.to_string()));
                 }
                 Ok(Err(error)) => {
-                    warn!(lease = %self.candidate, error = answer_in_words(&error), "could not renew the lease")
+                    warn!(lease = %self.candidate, error = cause_in_words(&error), "could not renew the lease")
                 }
                 Err(_) => warn!(lease = %self.candidate, "could not renew the lease: no answer in time"),
             }
@@ -290,9 +290,11 @@ impl Leadership {
         let released = self.api.replace(&self.candidate.name, &params, &lease);
         match tokio::time::timeout(CALL_TIMEOUT, released).await {
             Ok(Ok(_)) => info!(lease = %self.candidate, "released the lease"),
-            Ok(Err(error)) => {
-                warn!(lease = %self.candidate, error = answer_in_words(&error), "could not release the lease; it will expire")
-            }
+            Ok(Err(error)) => warn!(
+                lease = %self.candidate,
+                error = cause_in_words(&error),
+                "could not release the lease; it will expire"
+            ),
             Err(_) => warn!(lease = %self.candidate, "could not release the lease in time; it will expire"),
         }
     }

@@ -28,7 +28,7 @@ use tracing::{debug, info, warn};
 
 use crate::runtime::beats::Beat;
 use crate::runtime::clock::Clock;
-use crate::runtime::failures::{answer_in_words, is_of_ending_namespace};
+use crate::runtime::failures::{cause_in_words, is_of_ending_namespace};
 use crate::runtime::jitter::jittered;
 use crate::runtime::metrics::Metrics;
 
@@ -216,7 +216,7 @@ async fn write(client: &Client, object: core::Event, about: String) {
                 kube::Error::Api(status) if is_of_ending_namespace(status) => {
                     debug!(object = about, "no event of what ends with its namespace");
                 }
-                _ => warn!(object = about, error = answer_in_words(&error), "could not write an event"),
+                _ => warn!(object = about, error = cause_in_words(&error), "could not write an event"),
             };
         }
         tokio::time::sleep(jittered(RETRY_DELAY * 2_u32.pow(attempt - 1))).await;

@@ -10,6 +10,7 @@ use model::ProviderId;
 
 use crate::runtime::conditions::ConditionSet;
 use crate::runtime::failpoints;
+use crate::runtime::failures::is_not_found;
 use crate::runtime::patch::{self, Lock};
 use crate::world::context::Context;
 use crate::world::pace::INSTANCE_POLL;
@@ -77,12 +78,7 @@ pub(crate) async fn set_condition(
             Ok(())
         }
         Ok(None) => Ok(()),
-        Err(error) if is_gone(&error) => Ok(()),
+        Err(error) if is_not_found(&error) => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// Whether an error says that the object does not exist.
-pub(crate) fn is_gone(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 404)
 }

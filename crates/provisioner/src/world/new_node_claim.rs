@@ -20,7 +20,7 @@ use model::{DurationMs, Interner, Operator, Requirements};
 use tracing::warn;
 
 use crate::runtime::failpoints;
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::runtime::jitter::jittered;
 use crate::runtime::leader_election::NotLeading;
 use crate::world::context::Context;
@@ -55,7 +55,7 @@ pub(crate) enum Error {
 
 /// Nobody knows whether the API server has created a NodeClaim, or will.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer to {UNANSWERED_ATTEMPTS} requests to create nodeclaim {name}, last: {error}")]
+#[error("no answer to {UNANSWERED_ATTEMPTS} requests to create nodeclaim {name}, last: {}", cause_in_words(.error))]
 pub(crate) struct Unanswered {
     name: String,
     error: kube::Error,
@@ -190,7 +190,7 @@ pub(crate) async fn create(context: &Context, mut claim: NodeClaim) -> anyhow::R
                 }
                 warn!(
                     node_claim = name,
-                    error = answer_in_words(&error),
+                    error = cause_in_words(&error),
                     "could not tell whether the nodeclaim was created, asking again"
                 );
                 tokio::time::sleep(jittered(UNANSWERED_PAUSE)).await;

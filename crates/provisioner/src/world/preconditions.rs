@@ -14,7 +14,7 @@ use scheduling::snapshot::pending::may_leave;
 use scheduling::snapshot::{Limit, NodeId, PoolId, Snapshot};
 use tracing::warn;
 
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::world::buffers;
 use crate::world::claim;
 use crate::world::context::Context;
@@ -188,7 +188,7 @@ pub(crate) async fn current_pools(
             Ok(live) => live.map(Arc::new),
             Err(error) => {
                 // What the watch has shown is the next best knowledge.
-                warn!(node_pool = %name, error = answer_in_words(&error), "could not read nodepool again");
+                warn!(node_pool = %name, error = cause_in_words(&error), "could not read nodepool again");
                 context.store.read().node_pools.get(name).cloned()
             }
         };

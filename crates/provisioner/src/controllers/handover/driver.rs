@@ -26,8 +26,7 @@ use super::withdrawals::{Withdrawal, Withdrawals};
 use crate::options::HandOverMode;
 use crate::runtime::beats::Beat;
 use crate::runtime::failpoints;
-use crate::runtime::failures::answer_in_words;
-use crate::runtime::failures::is_not_found;
+use crate::runtime::failures::{cause_in_words, is_not_found};
 use crate::runtime::metrics::ByOutcome;
 use crate::runtime::patch;
 use crate::runtime::supervision;
@@ -430,7 +429,7 @@ async fn tolerate(
             (TolerationOutcome::Refused, "refused")
         }
         Err(error) => {
-            warn!(%pod, %node, error = answer_in_words(&error), "could not add a toleration to a pod");
+            warn!(%pod, %node, error = cause_in_words(&error), "could not add a toleration to a pod");
             (TolerationOutcome::Failed, "failed")
         }
     };
@@ -468,7 +467,7 @@ async fn nominate(context: &Context, uid: &Uid, resource_version: u64, pod: &Nam
         Err(kube::Error::Api(status)) if status.code == 409 => "conflict",
         Err(kube::Error::Api(status)) if status.code == 404 => "gone",
         Err(error) => {
-            warn!(%pod, %node, error = answer_in_words(&error), "could not nominate a pod");
+            warn!(%pod, %node, error = cause_in_words(&error), "could not nominate a pod");
             "failed"
         }
     };
@@ -485,7 +484,7 @@ async fn withdraw(context: &Context, withdrawal: &Withdrawal) {
         Ok(()) => info!(%pod, "withdrew a nomination that the scheduler does not follow"),
         // Bound, changed or gone meanwhile: the next look sees it.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}
-        Err(error) => warn!(%pod, error = answer_in_words(&error), "could not withdraw a nomination"),
+        Err(error) => warn!(%pod, error = cause_in_words(&error), "could not withdraw a nomination"),
     }
 }
 

@@ -14,13 +14,14 @@ use tracing::{info, warn};
 
 use crate::runtime::conditions::to_timestamp;
 use crate::runtime::failpoints;
+use crate::runtime::failures::is_not_found;
 use crate::runtime::metrics::{ByNodePool, TerminatedLabels, age_seconds};
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::queue::Action;
 use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::instance::{Instance, end_instance, is_gone};
+use crate::world::instance::{Instance, end_instance};
 use crate::world::node_facts;
 use crate::world::pace::INSTANCE_POLL;
 use crate::world::store::Revision;
@@ -196,7 +197,7 @@ async fn remove_finalizer(context: &Context, node_claim: &NodeClaim) -> anyhow::
     let claims: Api<NodeClaim> = Api::all(context.client.clone());
     match patch::object(&claims, node_claim, &wanted, Lock::Revision).await {
         Ok(_) => {}
-        Err(error) if is_gone(&error) => return Ok(Action::Done),
+        Err(error) if is_not_found(&error) => return Ok(Action::Done),
         Err(error) => return Err(error),
     }
     observe(context, node_claim);

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::Machine;
 use crate::options::LearnDevices;
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::catalogues::Answer;
 use crate::world::claim;
@@ -216,7 +216,7 @@ async fn apply(context: &Context, objects: &[Arc<NodeOverlay>], todo: Todo) {
         match api.delete(&name, &only_this).await {
             Ok(_) => info!(node_overlay = %name, "deleted a generated overlay that no longer has an effect"),
             Err(error) => {
-                warn!(node_overlay = %name, error = answer_in_words(&error), "could not delete a generated overlay")
+                warn!(node_overlay = %name, error = cause_in_words(&error), "could not delete a generated overlay")
             }
         }
     }
@@ -239,7 +239,7 @@ async fn apply(context: &Context, objects: &[Arc<NodeOverlay>], todo: Todo) {
                 let revision = Revision::of(answer.meta());
                 context.store.apply(answer, revision);
             }
-            Err(error) => warn!(node_overlay = %name, error = answer_in_words(&error), "could not generate an overlay"),
+            Err(error) => warn!(node_overlay = %name, error = cause_in_words(&error), "could not generate an overlay"),
         }
     }
 }

@@ -70,9 +70,11 @@ pub(crate) async fn write(context: &Context, asked: &[Asked], snapshot: &Snapsho
                 context.store.apply(written, revision);
             }
             Ok(None) => {}
-            Err(error) => {
-                debug!(capacity_buffer = %buffer, error = in_words(&error), "could not write the status of a capacity buffer")
-            }
+            Err(error) => debug!(
+                capacity_buffer = %buffer,
+                error = in_words(&error),
+                "could not write the status of a capacity buffer"
+            ),
         }
     }
 }

@@ -16,7 +16,7 @@ use scheduling::snapshot::Snapshot;
 use serde_json::json;
 use tracing::debug;
 
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::world::assignments::Assignments;
 use crate::world::claim;
 use crate::world::context::Context;
@@ -64,7 +64,11 @@ pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
                     store.apply(written, revision);
                 }
                 Err(error) => {
-                    debug!(node_claim = %name, error = answer_in_words(&error), "could not write the pods planned for a nodeclaim, trying later")
+                    debug!(
+                        node_claim = %name,
+                        error = cause_in_words(&error),
+                        "could not write the pods planned for a nodeclaim, trying later"
+                    );
                 }
             }
         }

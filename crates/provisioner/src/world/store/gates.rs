@@ -7,18 +7,19 @@
 
 use std::str::FromStr;
 
-use crate::runtime::failures::answer_in_words;
 use dra_types::{Compat, Gate, Gates, KubernetesMinor};
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::Request;
 use tracing::{info, warn};
 
+use crate::runtime::failures::cause_in_words;
+
 /// The behaviour of a cluster of this release, or of the release with its defaults.
 pub(super) async fn compat(client: &Client, kubernetes: KubernetesMinor) -> Compat {
     let compat = read(client, kubernetes).await.unwrap_or_else(|error| {
         warn!(
-            error = answer_in_words(&error),
+            error = cause_in_words(&error),
             "could not read the feature gates of the API server, using the defaults of its release"
         );
         Compat::new(kubernetes)

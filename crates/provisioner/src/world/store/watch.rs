@@ -45,7 +45,7 @@ use super::raw::RawObject;
 use super::rebuild::Feed;
 use super::{ClusterStore, Kind};
 use crate::runtime::beats::Beats;
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::runtime::jitter::jittered;
 use crate::runtime::metrics::{ByKind, Metrics};
 use crate::runtime::recorder::{Event, Recorder, Severity};
@@ -367,7 +367,7 @@ impl Watches {
                     return self.stop.cancelled().await;
                 }
                 Err(error) => {
-                    debug!(error = answer_in_words(&error), "could not read the API server's version, trying again")
+                    debug!(error = cause_in_words(&error), "could not read the API server's version, trying again")
                 }
             }
             tokio::select! {
@@ -477,7 +477,7 @@ impl Watches {
             debug!(kind, "the API server does not serve this kind yet");
             self.listed(source, listing);
         } else {
-            let cause = std::error::Error::source(failure).map(ToString::to_string);
+            let cause = std::error::Error::source(failure).map(cause_in_words);
             warn!(kind, error = %failure, cause, "watch failed, trying again");
         }
         not_served && source.optional

@@ -12,7 +12,7 @@ use tracing::{error, info};
 
 use super::Committed;
 use crate::runtime::beats::Beat;
-use crate::runtime::failures::answer_in_words;
+use crate::runtime::failures::cause_in_words;
 use crate::runtime::patch::{Lock, lean};
 use crate::world::claim;
 use crate::world::preconditions::Stale;
@@ -43,7 +43,7 @@ pub(crate) async fn all(
                 committed.stale += 1;
             }
             Err(error) => {
-                error!(node_claim = name, error = answer_in_words(&error), "could not delete nodeclaim");
+                error!(node_claim = name, error = cause_in_words(&error), "could not delete nodeclaim");
                 committed.failed += 1;
             }
         }
