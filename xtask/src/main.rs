@@ -15,6 +15,7 @@ mod karpenter_suites;
 mod oracle;
 mod process;
 mod progress;
+mod release;
 mod same_plans;
 mod simulate;
 mod test;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::control_plane::{self, ControlPlane, Gates};
+use crate::control_plane::{self, ControlPlane, Gates, Platform};
 use crate::controller::{self, Controller};
 pub use crate::wait::DEADLINE;
 use crate::{apply, binary, eventually, install, objects};
@@ -28,33 +28,34 @@ impl Cluster {
         Self::with_arguments(name, &[]).await
     }
 
-    /// With these feature gates.
-    pub async fn with_gates(name: &str, gates: Gates) -> Result<Self> {
-        Self::with(name, gates, &[]).await
+    /// Of this release, with these feature gates.
+    pub async fn of(name: &str, platform: Platform) -> Result<Self> {
+        Self::with(name, platform, &[]).await
     }
 
     /// With more arguments for `control-plane up`.
     pub async fn with_arguments(name: &str, arguments: &[&str]) -> Result<Self> {
-        Self::with(name, Gates::Default, arguments).await
+        Self::with(name, Platform::default(), arguments).await
     }
 
     /// With every feature gate of Kubernetes on.
     pub async fn with_all_gates(name: &str) -> Result<Self> {
-        Self::with(name, Gates::All, &[]).await
+        Self::of(name, Platform { gates: Gates::All, ..Platform::default() }).await
     }
 
-    async fn with(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
-        let cluster = Self::without_node_class(name, gates, arguments).await?;
+    async fn with(name: &str, platform: Platform, arguments: &[&str]) -> Result<Self> {
+        let cluster = Self::without_node_class(name, platform, arguments).await?;
         apply::apply_one(&cluster.client().await?, objects::node_class(objects::NODE_CLASS)).await?;
         Ok(cluster)
     }
 
     /// Where whoever uses it brings node classes along.
-    pub async fn without_node_class(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
+    pub async fn without_node_class(name: &str, platform: Platform, arguments: &[&str]) -> Result<Self> {
         let binary = tokio::task::spawn_blocking(binary::with_failpoints).await??.to_owned();
         let control_plane = ControlPlane::up(control_plane::Options {
             name: name.to_owned(),
-            gates,
+            gates: platform.gates,
+            kubernetes: platform.kubernetes,
             service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
         })

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use super::{FEATURES, cargo_deny, differs, go, layers, purity, targets, tidy};
 use crate::process::{build, cargo, run, target_folder};
 use crate::progress::Progress;
+use crate::release::Release;
 
 /// Unit tests that read data outside the repository, each of which says so in a line.
 const READERS: usize = 8;
@@ -31,6 +32,7 @@ pub(crate) enum Stage {
     Go,
     Helm,
     E2e,
+    Dra,
     Release,
 }
 
@@ -52,6 +54,7 @@ impl Stage {
             Self::Go => "go",
             Self::Helm => "helm",
             Self::E2e => "e2e",
+            Self::Dra => "dra",
             Self::Release => "release",
         }
     }
@@ -73,6 +76,7 @@ impl Stage {
             Self::Go => "our Go modules: gofmt, vet, tests, known vulnerabilities",
             Self::Helm => "charts render, and refuse bad values",
             Self::E2e => "the controller on a real control plane",
+            Self::Dra => "devices on a real control plane of Kubernetes 1.37",
             Self::Release => "the binary that is released, on a real control plane",
         }
     }
@@ -133,6 +137,11 @@ impl Stage {
                 // What all of them asked of the API server, beside what the chart grants.
                 targets::run_all(&targets::GRANTED, &[(AUDIT, &audit)], 0)
             }
+            Self::Dra => {
+                background.wait();
+                let environment = [("DOVETAIL_E2E", "1"), ("DOVETAIL_KUBERNETES", Release::V1_37.name())];
+                targets::run_all(&targets::DRA, &environment, 0)
+            }
             Self::Release => {
                 let built = build(&["--release", "--package=dovetail", "--bin=dovetail"], "dovetail")?;
                 background.wait();
@@ -169,13 +178,37 @@ pub(crate) struct Background {
 
 impl Background {
     pub(crate) fn start(stages: &[Stage]) -> Self {
-        let needed = stages.iter().any(|stage| matches!(stage, Stage::E2e | Stage::Go | Stage::Release));
-        let build = needed.then(|| {
-            thread::spawn(|| {
+        let needed = |stage: &Stage| match stage {
+            Stage::E2e | Stage::Go | Stage::Release => Some(Release::V1_36),
+            Stage::Dra => Some(Release::V1_37),
+            Stage::Fmt
+            | Stage::Purity
+            | Stage::Layers
+            | Stage::Targets
+            | Stage::Differs
+            | Stage::Clippy
+            | Stage::Unit
+            | Stage::Drift
+            | Stage::Licences
+            | Stage::Oracle
+            | Stage::Instructions
+            | Stage::Fuzz
+            | Stage::Helm => None,
+        };
+        let mut releases: Vec<Release> = Vec::new();
+        for release in stages.iter().filter_map(needed) {
+            if !releases.contains(&release) {
+                releases.push(release);
+            }
+        }
+        let build = (!releases.is_empty()).then(|| {
+            thread::spawn(move || {
                 let progress = Progress::new();
-                // A failure shows again, and in its place, in the stage that needs the program.
-                if let Err(error) = go_programs::CONTROL_PLANE.build(&|text| progress.say(text)) {
-                    eprintln!("building the control plane: {error}");
+                for release in releases {
+                    // A failure shows again, and in its place, in the stage that needs the program.
+                    if let Err(error) = release.control_plane().build(&|text| progress.say(text)) {
+                        eprintln!("building the control plane of {}: {error}", release.name());
+                    }
                 }
             })
         });

@@ -40,6 +40,13 @@ pub(super) const HELM: [Selection; 1] =
 pub(super) const E2E: [Selection; 1] =
     [Selection { arguments: &["--workspace", "--test", "e2e"], lib_of: None, for_tests: &["--test-threads=4"] }];
 
+/// Of these tests those about devices, on another release of Kubernetes.
+pub(super) const DRA: [Selection; 1] = [Selection {
+    arguments: &["--workspace", "--test", "e2e"],
+    lib_of: None,
+    for_tests: &["--test-threads=2", "dra::"],
+}];
+
 /// What the tests before asked of API servers, beside what the chart grants.
 pub(super) const GRANTED: [Selection; 1] =
     [Selection { arguments: &["--workspace", "--test", "granted"], lib_of: None, for_tests: &[] }];
