@@ -31,6 +31,7 @@ mod json;
 mod meta;
 mod names;
 mod node;
+mod node_allocatable;
 mod node_facts;
 mod node_selector;
 mod pod;
@@ -47,8 +48,7 @@ pub use claim::{
 pub use class::DeviceClass;
 pub use compat::{Compat, Edition, Gate, Gates, KubernetesMinor};
 pub use device::{
-    AttributeValue, CapacityRange, CounterConsumption, Device, DeviceCapacity, NodeAllocatable, NodeAllocatableMapping,
-    NodeAllocatableOverhead, RequestPolicy,
+    AttributeValue, CapacityRange, CounterConsumption, Device, DeviceCapacity, RequestPolicy,
 };
 pub use json::{ApiVersion, FieldError, Reason};
 pub use meta::{ObjectMeta, OwnerReference};
@@ -57,6 +57,9 @@ pub use names::{
     RequestName,
 };
 pub use node::Node;
+pub use node_allocatable::{
+    NodeAllocatable, NodeAllocatableMapping, NodeAllocatableOverhead, NodeAllocatableResources,
+};
 pub use node_facts::{NodeFacts, SelectorError};
 pub use node_selector::{NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
 pub use pod::{ClaimSource, Container, Lifetime, Pod, PodClaim, PodGroup, Resources};

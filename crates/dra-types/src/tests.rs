@@ -108,33 +108,6 @@ fn problems_name_their_field() {
 }
 
 #[test]
-fn both_shapes_of_node_allocatable_resources_read_alike() {
-    let device = |field: &str, value: Value| {
-        let object = slice(
-            json!({"driver": "d", "pool": {"name": "p"}, "allNodes": true, "devices": [{"name": "a", field: value}]}),
-        );
-        ResourceSlice::from_json(&object).unwrap().devices.remove(0).node_allocatable
-    };
-    assert_eq!(
-        device(
-            "nodeAllocatableResourceMappings",
-            json!({"cpu": {"capacityKey": "cores", "allocationMultiplier": "2"}})
-        ),
-        device(
-            "nodeAllocatableResources",
-            json!({"cpu": {"mapping": {"capacityKey": "cores", "capacityMultiplier": 2}}})
-        ),
-    );
-    assert_eq!(
-        device("nodeAllocatableResourceMappings", json!({"memory": {"allocationMultiplier": "2Gi"}})),
-        device("nodeAllocatableResources", json!({"memory": {"mapping": {"deviceMultiplier": "2Gi"}}})),
-    );
-    let overhead = device("nodeAllocatableResources", json!({"memory": {"overhead": {"perPod": "1Gi"}}}));
-    assert_eq!(overhead["memory"].overhead.as_ref().unwrap().per_pod.unwrap().to_string(), "1Gi");
-    assert_eq!(overhead["memory"].mapping, None);
-}
-
-#[test]
 fn the_allocation_of_a_claim_is_read() {
     let mut object = claim("v1", json!([]));
     object["status"] = json!({
