@@ -57,6 +57,7 @@ use crate::world::cluster_metrics::ClusterMetrics;
 use crate::world::context::Context;
 use crate::world::health::{self, Endpoints, Ports};
 use crate::world::metered_provider::MeteredProvider;
+use crate::world::held_devices::HeldDevices;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
 use crate::world::registration_health::RegistrationHealth;
@@ -129,6 +130,8 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let beat = beats.beat("events", recorder::BOUND);
     let writing_events = recorder::write_events(events, event_client, Arc::clone(&clock), beat);
     let writing_events = tokio::spawn(supervision.endless("events", stop.clone(), writing_events));
+    let held_devices = Arc::new(HeldDevices::new(options.dra_hold_timeout));
+    held_devices.observe(&store, &clock);
     let context = Context {
         client: clients.limited,
         urgent_client: clients.urgent,
@@ -137,6 +140,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         assignments: Arc::new(Assignments::default()),
         successors: Arc::default(),
         catalogues: Arc::new(Catalogues::default()),
+        held_devices,
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
         cloud: Arc::new(MeteredProvider::new(provider.cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),

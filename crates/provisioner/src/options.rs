@@ -136,6 +136,10 @@ pub struct RawOptions {
     /// planned without them
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
+    /// How long the last complete devices of a node count after its driver took them away: while drivers are rolled out, pods
+    /// wait for these devices and get no other machines
+    #[arg(long, env = "DRA_HOLD_TIMEOUT", default_value = "5m", value_parser = go_duration, help_heading = "Planning")]
+    pub dra_hold_timeout: DurationMs,
     /// What becomes of machines older than their expireAfter: Forceful deletes them, Graceful replaces them first
     #[arg(long, env = "EXPIRATION_POLICY", default_value = "Forceful", help_heading = "Planning")]
     pub expiration_policy: String,
@@ -336,6 +340,8 @@ pub struct Options {
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
     pub dra_publish_timeout: DurationMs,
+    /// How long lost devices count.
+    pub dra_hold_timeout: DurationMs,
     /// `--expiration-policy` and `--graceful-expiration-timeout`.
     pub expiration: ExpirationRules,
     pub replacement_timeout: DurationMs,
@@ -414,6 +420,7 @@ impl RawOptions {
             },
             ignore_dra_requests: self.ignore_dra_requests,
             dra_publish_timeout: self.dra_publish_timeout,
+            dra_hold_timeout: self.dra_hold_timeout,
             expiration: ExpirationRules {
                 policy: ExpirationPolicy::parse(&self.expiration_policy).ok_or_else(|| {
                     invalid("expiration-policy", &self.expiration_policy, "must be Forceful or Graceful")

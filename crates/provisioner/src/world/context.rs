@@ -20,6 +20,7 @@ use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
 use crate::world::catalogues::Catalogues;
 use crate::world::cluster_metrics::ClusterMetrics;
+use crate::world::held_devices::HeldDevices;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
 use crate::world::status_conditions::StatusConditions;
@@ -44,6 +45,8 @@ pub struct Context {
     pub(crate) successors: Arc<Successors>,
     /// What each NodePool can launch, compiled for planners.
     pub(crate) catalogues: Arc<Catalogues>,
+    /// Devices that count although their drivers are being replaced.
+    pub(crate) held_devices: Arc<HeldDevices>,
     /// What NodeOverlays make of the provider's answers.
     pub overlays: Arc<Overlays>,
     /// The time of day.
