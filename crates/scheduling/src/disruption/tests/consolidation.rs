@@ -1,6 +1,7 @@
 //! Consolidation: each rule on a fleet of its own, and small random fleets against all that could be done.
 
 mod exact;
+mod extremes;
 
 use std::sync::Arc;
 
