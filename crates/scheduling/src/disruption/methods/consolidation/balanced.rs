@@ -155,6 +155,9 @@ mod tests {
         assert_eq!(shared_out(5, 0, 7), Some(0));
         assert_eq!(shared_out(5, 7, 7), Some(5));
         assert!(Score::new(0, Totals::default(), Totals { price: 7, disruption_cost: 7 }).is_enough());
-        assert!(!Score::new(0, Totals { price: 7, disruption_cost: 7 }, Totals { price: 7, disruption_cost: 7 }).is_enough());
+        assert!(
+            !Score::new(0, Totals { price: 7, disruption_cost: 7 }, Totals { price: 7, disruption_cost: 7 })
+                .is_enough()
+        );
     }
 }

@@ -67,7 +67,9 @@ fn a_node_with_500_pods_goes_with_all_of_them_or_stays_for_a_reason_that_names_o
     };
     check(&crowded(501), dear, (&[], 0), &[("crowded", "CannotPay")]);
     let dear = |fleet: &mut Fleet, _: &mut Snapshot| {
-        of_all(fleet, |machine| machine.pods.iter_mut().for_each(|pod| pod.cost = EvictionCost(10 * EvictionCost::ONE.0)));
+        of_all(fleet, |machine| {
+            machine.pods.iter_mut().for_each(|pod| pod.cost = EvictionCost(10 * EvictionCost::ONE.0))
+        });
     };
     let plan = check(&crowded(501), dear, (&["crowded"], 300), &[]);
     assert_eq!(plan.commands[0].eviction_cost.0, 5_001 * EvictionCost::ONE.0);
@@ -92,11 +94,8 @@ fn machines_that_cost_nothing_stay_unless_they_are_empty_and_take_the_pods_of_th
         }
         f
     };
-    let policies = [
-        ConsolidationPolicy::WhenEmpty,
-        ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        ConsolidationPolicy::Balanced,
-    ];
+    let policies =
+        [ConsolidationPolicy::WhenEmpty, ConsolidationPolicy::WhenEmptyOrUnderutilized, ConsolidationPolicy::Balanced];
     // What the types cost; what then goes to save, and what that saves.
     let cases: [(i64, i64, &[&str], i64); 3] = [(0, 0, &[], 0), (0, 36, &["c"], 36), (10, 0, &["a", "b"], 20)];
     for (small, large, goes, saves) in cases {
