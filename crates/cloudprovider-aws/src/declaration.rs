@@ -42,8 +42,8 @@ pub const DECLARATION: Declaration = Declaration {
     crds: || vec![node_class::crd()],
     label_domains: &[LABEL_DOMAIN],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
-    default_instance_types: catalogue::default_instance_types,
-    read_catalogue: catalogue::read,
+    catalogue_options: &options::CATALOGUE,
+    catalogue: catalogue::of_input,
     labels: provider_labels,
 };
 

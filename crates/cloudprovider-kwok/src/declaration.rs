@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::labels::{self, ProviderLabels};
-use cloudprovider::declaration::{Catalogue, CatalogueError, Declaration, DefaultNodeClass};
+use cloudprovider::declaration::{Catalogue, CatalogueError, CatalogueInput, Declaration, DefaultNodeClass};
 use cloudprovider::{InstanceType, NodeClassKind};
 
 use crate::{catalogue, names, node_class, options};
@@ -24,12 +24,15 @@ pub const DECLARATION: Declaration = Declaration {
     // A catalogue in a file may bring labels of this domain along.
     label_domains: &[],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
-    default_instance_types: catalogue::default_instance_types,
-    read_catalogue,
+    catalogue_options: &[],
+    catalogue: machines,
     labels: provider_labels,
 };
 
-fn read_catalogue(text: &str) -> Result<Catalogue, CatalogueError> {
+fn machines(input: &CatalogueInput) -> Result<Catalogue, CatalogueError> {
+    let Some(text) = &input.instance_types else {
+        return Ok(Catalogue { instance_types: catalogue::default_instance_types(), left_out: Vec::new() });
+    };
     let told = |error: catalogue::Error| CatalogueError(error.to_string());
     let read = catalogue::parse(text).map_err(told)?;
     Ok(Catalogue { instance_types: read.instance_types, left_out: read.left_out.into_iter().map(told).collect() })

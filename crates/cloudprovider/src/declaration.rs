@@ -8,7 +8,7 @@ use std::sync::Arc;
 use api::crd::CustomResourceDefinition;
 use api::labels::{LabelDomain, ProviderLabels};
 
-use crate::options::OptionDeclaration;
+use crate::options::{OptionDeclaration, OptionValues};
 use crate::{InstanceType, NodeClassKind};
 
 /// What the offline commands need to know of a provider.
@@ -30,10 +30,11 @@ pub struct Declaration {
     pub label_domains: &'static [LabelDomain],
     /// The node class of a NodePool that nobody wrote.
     pub default_node_class: DefaultNodeClass,
-    /// The instance types to plan with where no file gives others.
-    pub default_instance_types: fn() -> Vec<InstanceType>,
-    /// Reads a file of instance types. Fails if no type in it can be used.
-    pub read_catalogue: fn(&str) -> Result<Catalogue, CatalogueError>,
+    /// The options of offline commands by which a user says which machines there are, besides a file of instance types.
+    /// They are flags only: a plan does not depend on variables, and `env` is what stands for the value in the help.
+    pub catalogue_options: &'static [OptionDeclaration],
+    /// The instance types to plan with. Fails if none can be used, or an option has a value that cannot be.
+    pub catalogue: fn(&CatalogueInput) -> Result<Catalogue, CatalogueError>,
     /// The label rules that hold where machines are of these types.
     pub labels: fn(&[Arc<InstanceType>]) -> ProviderLabels,
 }
@@ -47,12 +48,22 @@ pub struct DefaultNodeClass {
     pub name: &'static str,
 }
 
-/// What a file of instance types describes.
+/// What a user said of the machines that there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CatalogueInput {
+    /// The text of a file of instance types; where absent, they are the provider's own.
+    pub instance_types: Option<String>,
+    /// The values of [`Declaration::catalogue_options`]. One of [`OptionKind::Path`](crate::options::OptionKind::Path)
+    /// is here the text of the file, since providers read no files.
+    pub options: OptionValues,
+}
+
+/// Which instance types there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalogue {
     /// The types that can be used.
     pub instance_types: Vec<InstanceType>,
-    /// Why entries were left out, in the order of the file.
+    /// Why entries of a file were left out, in its order.
     pub left_out: Vec<CatalogueError>,
 }
 

@@ -12,12 +12,15 @@
 //! zones: {m99.large: [eu-central-1a]}
 //! ```
 //!
+//! The options `--region` and `--prices` say the first three of them too. Prices are built in for one region only; those
+//! of another are never planned with it, so they have to be given.
+//!
 //! Node classes are not read offline: machines are those of one that says nothing but that its images are AL2023.
 
 use std::collections::BTreeMap;
 
 use cloudprovider::InstanceType;
-use cloudprovider::declaration::{Catalogue, CatalogueError};
+use cloudprovider::declaration::{Catalogue, CatalogueError, CatalogueInput};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -28,14 +31,10 @@ use crate::instance_types::offerings::{Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
 use crate::instance_types::{Resolver, efas};
 use crate::node_class::AmiFamily;
+use crate::options;
 use crate::pricing::{BUILT_IN_REGION, Listed, Prices};
 
-/// The built-in types of [`BUILT_IN_REGION`], which the built-in prices are of.
-pub fn default_instance_types() -> Vec<InstanceType> {
-    sold_in(BUILT_IN_REGION, &BTreeMap::new(), &BTreeMap::new(), &Prices::built_in())
-}
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
@@ -50,20 +49,42 @@ struct File {
     zones: BTreeMap<String, Vec<String>>,
 }
 
-/// Reads a file that says for which region and prices to plan, and with which types besides those that are built in.
-/// A record that cannot be read is left out.
+/// The types that are sold in the region which file and options say, else [`BUILT_IN_REGION`]. Types of the file come
+/// beside those that are built in; a record in it that cannot be read is left out. A type of which no price is known is
+/// there, and cannot be launched.
 ///
 /// # Errors
-/// If the file has another form, names a region that is not built in, or has a price that is none.
-pub fn read(text: &str) -> Result<Catalogue, CatalogueError> {
+/// If the file has another form, or the region is not built in, is said in two ways, or has no price; or if a price is
+/// none.
+pub fn of_input(input: &CatalogueInput) -> Result<Catalogue, CatalogueError> {
     let wrong = |reason: String| CatalogueError(format!("instance types of EC2: {reason}"));
-    let file: File = serde_saphyr::from_str(text).map_err(|error| wrong(error.to_string()))?;
-    let region = file.region.as_deref().unwrap_or(BUILT_IN_REGION);
+    let file: File = match &input.instance_types {
+        Some(text) => serde_saphyr::from_str(text).map_err(|error| wrong(error.to_string()))?,
+        None => File::default(),
+    };
+    let region = match (input.options.text(options::REGION.flag), file.region.as_deref()) {
+        (Some(option), Some(file)) if option != file => {
+            return Err(wrong(format!("region: the file says {file}, and --region {option}")));
+        }
+        (Some(region), _) | (None, Some(region)) => region,
+        (None, None) => BUILT_IN_REGION,
+    };
     if !regions().any(|known| known == region) {
         let known: Vec<_> = regions().collect();
         return Err(wrong(format!("region: {region:?} is none of {}", known.join(", "))));
     }
-    let prices = Prices::built_in().with(file.on_demand, file.spot).map_err(|error| wrong(error.to_string()))?;
+    let built_in = if region == BUILT_IN_REGION { Prices::built_in() } else { Prices::default() };
+    let mut prices = built_in.with(file.on_demand, file.spot).map_err(|error| wrong(error.to_string()))?;
+    if let Some(text) = input.options.text(options::PRICES.flag) {
+        prices = prices.read_over(text).map_err(|error| wrong(error.to_string()))?;
+    }
+    if prices == Prices::default() {
+        return Err(wrong(format!(
+            "region: no prices are built in for {region}, only those of {BUILT_IN_REGION}; give a file of its prices \
+             with --{}",
+            options::PRICES.flag
+        )));
+    }
     let mut left_out = Vec::new();
     let mut given = BTreeMap::new();
     for (index, record) in file.instance_types.into_iter().enumerate() {
@@ -108,8 +129,27 @@ fn sold_in(
 #[cfg(test)]
 mod tests {
     use api::labels::ZONE;
+    use cloudprovider::options::{OptionValue, OptionValues};
 
     use super::*;
+
+    fn input(file: Option<&str>, options: &[(&'static str, &str)]) -> CatalogueInput {
+        let mut values = OptionValues::default();
+        for (flag, text) in options {
+            values.set(flag, OptionValue::Text((*text).to_owned()));
+        }
+        CatalogueInput { instance_types: file.map(str::to_owned), options: values }
+    }
+
+    fn refused(file: Option<&str>, options: &[(&'static str, &str)]) -> String {
+        of_input(&input(file, options)).unwrap_err().to_string()
+    }
+
+    fn launchable(types: &[InstanceType]) -> Vec<(&str, &str, i64)> {
+        let offerings = types.iter().flat_map(|it| it.offerings.iter().map(move |offering| (it, offering)));
+        let launchable = offerings.filter(|(_, offering)| offering.launchable());
+        launchable.map(|(it, offering)| (it.name.as_str(), offering.zone.as_str(), offering.price.0)).collect()
+    }
 
     fn find<'a>(types: &'a [InstanceType], name: &str) -> Option<&'a InstanceType> {
         types.iter().find(|it| it.name == name)
@@ -117,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_default_catalogue_is_ordered_and_sells_types_in_the_zones_of_its_region() {
-        let types = default_instance_types();
+        let types = of_input(&CatalogueInput::default()).unwrap().instance_types;
         assert!(types.len() > 1300, "{}", types.len());
         assert!(types.iter().zip(types.iter().skip(1)).all(|(a, b)| a.name < b.name));
         assert!(types.iter().flat_map(|it| &it.offerings).all(|it| it.zone.starts_with("us-east-1")));
@@ -138,7 +178,7 @@ mod tests {
                  "TimeTravel": {"Supported": true}},
                 {"InstanceType": "m98.large"}
             ]}"#;
-        let read = read(text).unwrap();
+        let read = of_input(&input(Some(text), &[])).unwrap();
         let [left_out] = read.left_out.as_slice() else { panic!("{:?}", read.left_out) };
         let expected = r#"instance types of EC2: InstanceTypes[1] ("m98.large"): missing field `VCpuInfo`"#;
         assert_eq!(left_out.to_string(), expected);
@@ -154,12 +194,52 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_used_is_refused_with_the_reason() {
-        let refused = |text: &str| read(text).unwrap_err().to_string();
+        let refused = |text: &str| refused(Some(text), &[]);
         assert!(refused("region: mars").starts_with("instance types of EC2: region: \"mars\" is none of af-south-1, "));
         assert_eq!(
             refused("onDemand: {m5.large: 0}"),
             "instance types of EC2: prices: onDemand.m5.large: 0 is not above zero"
         );
         assert!(refused("colour: red").contains("colour"));
+    }
+
+    #[test]
+    fn of_another_region_only_what_has_a_price_there_can_be_launched() {
+        let options = [("region", "eu-central-1"), ("prices", "onDemand: {c5.large: 0.097}")];
+        let file = "spot: {m5.large: {eu-central-1b: 0.04}}";
+        let read = of_input(&input(Some(file), &options)).unwrap();
+        let found = launchable(&read.instance_types);
+        let spot_and_on_demand = |zone| [("c5.large", zone, 97_000_000); 2];
+        let mut expected = ["eu-central-1a", "eu-central-1b", "eu-central-1c"].map(spot_and_on_demand).concat();
+        expected.sort_unstable();
+        expected.push(("m5.large", "eu-central-1b", 40_000_000));
+        let mut sorted = found.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, expected);
+        assert!(find(&read.instance_types, "r5.large").is_some());
+    }
+
+    #[test]
+    fn a_region_whose_prices_nobody_knows_is_refused_with_how_to_give_them() {
+        let expected = "instance types of EC2: region: no prices are built in for eu-central-1, only those of \
+                        us-east-1; give a file of its prices with --prices";
+        assert_eq!(refused(None, &[("region", "eu-central-1")]), expected);
+        assert_eq!(refused(Some("region: eu-central-1"), &[]), expected);
+        assert!(of_input(&input(None, &[("region", BUILT_IN_REGION)])).is_ok());
+    }
+
+    #[test]
+    fn file_and_option_that_say_two_regions_are_refused() {
+        let expected = "instance types of EC2: region: the file says eu-west-1, and --region us-east-1";
+        assert_eq!(refused(Some("region: eu-west-1"), &[("region", "us-east-1")]), expected);
+    }
+
+    #[test]
+    fn prices_of_the_option_are_taken_over_those_of_the_file_and_both_over_the_built_in_ones() {
+        let file = "onDemand: {m5.large: 1, c5.large: 1}";
+        let read = of_input(&input(Some(file), &[("prices", "onDemand: {m5.large: 2}")])).unwrap();
+        let price = |name| find(&read.instance_types, name).unwrap().offerings[0].price.0;
+        assert_eq!((price("m5.large"), price("c5.large")), (2_000_000_000, 1_000_000_000));
+        assert_eq!(price("m5.xlarge"), 192_000_000);
     }
 }

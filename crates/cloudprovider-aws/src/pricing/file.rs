@@ -75,7 +75,9 @@ impl Prices {
             .map(|(name, zones)| Ok((name.clone(), prices(zones, &format!("spot.{name}"))?)))
             .collect::<Result<_, Error>>()?;
         self.set_on_demand(on_demand);
-        self.set_spot(spot, UnlistedSpot::Unknown);
+        let mut all = std::mem::take(&mut self.spot);
+        all.extend(spot);
+        self.set_spot(all, UnlistedSpot::Unknown);
         Ok(self)
     }
 }

@@ -120,8 +120,7 @@ impl Input {
 
     fn asked(documents: Documents, args: &InputArgs, ask: impl FnOnce(&mut Offline)) -> anyhow::Result<Self> {
         let provider = args.machines.declaration();
-        let MachineTypes { types, left_out } =
-            machine_types::instance_types(provider, args.machines.instance_types.as_deref())?;
+        let MachineTypes { types, left_out } = args.machines.read()?;
         let default_node_pool =
             if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool(provider)?) };
         let labels = (provider.labels)(&types);
@@ -297,7 +296,7 @@ mod tests {
 
     #[test]
     fn instance_types_are_those_that_the_provider_declares() {
-        let types = machine_types::instance_types(declaration(), None).unwrap().types;
+        let types = fake().machines.read().unwrap().types;
         let names: Vec<_> = types.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["fake-small", "fake-medium", "fake-large"]);
     }
@@ -306,12 +305,22 @@ mod tests {
     fn a_file_of_instance_types_is_read_as_the_provider_reads_it() {
         let file = std::env::temp_dir().join(format!("dovetail-third-provider-{}", std::process::id()));
         std::fs::write(&file, "fake-medium").unwrap();
-        let read = machine_types::instance_types(declaration(), Some(&file)).unwrap();
+        let machines = MachineTypesArgs { instance_types: Some(file.clone()), ..fake().machines };
+        let read = machines.read().unwrap();
         std::fs::write(&file, "unknown").unwrap();
-        let refused = machine_types::instance_types(declaration(), Some(&file)).unwrap_err();
+        let refused = machines.read().unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(read.types.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["fake-medium"]);
         assert!(format!("{refused:#}").ends_with(": no type"), "{refused:#}");
+    }
+
+    #[test]
+    fn instance_types_are_those_that_the_providers_options_leave() {
+        let cli = Cli::try_parse_from(["dovetail", "--provider=fake", "--fake-last-type=fake-medium"]).unwrap();
+        let types = cli.input.machines.read().unwrap().types;
+        assert_eq!(types.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["fake-small", "fake-medium"]);
+        let refused = Cli::try_parse_from(["dovetail", "--fake-last-type=fake-medium"]).unwrap_err().to_string();
+        assert!(refused.contains("--fake-last-type is of provider fake, not kwok"), "{refused}");
     }
 
     #[test]

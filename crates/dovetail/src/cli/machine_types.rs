@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use api::NodePool;
-use cloudprovider::declaration::{Catalogue, CatalogueError};
+use cloudprovider::declaration::{CatalogueError, CatalogueInput};
+use cloudprovider::options::OptionValue;
 use cloudprovider::{Declaration, InstanceType};
 use serde_json::json;
 
-use super::provider_args::ProviderArg;
+use super::provider_args::OfflineProviderArgs;
 
 /// The machines that a command works with, where no cluster says which there are.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -18,7 +19,7 @@ pub(super) struct MachineTypesArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) instance_types: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) provider: ProviderArg,
+    pub(super) provider: OfflineProviderArgs,
 }
 
 impl MachineTypesArgs {
@@ -26,9 +27,29 @@ impl MachineTypesArgs {
     pub(super) fn declaration(&self) -> &'static Declaration {
         self.provider.plugin.declaration()
     }
+
+    /// The provider's own catalogue or the one in a file, as its options change it.
+    pub(super) fn read(&self) -> anyhow::Result<MachineTypes> {
+        let mut input = CatalogueInput { instance_types: None, options: self.provider.values.clone() };
+        for option in self.declaration().catalogue_options {
+            if let Some(path) = self.provider.values.path(option.flag) {
+                let what = || format!("cannot read --{} {}", option.flag, path.display());
+                input.options.set(option.flag, OptionValue::Text(read_limited(path).with_context(what)?));
+            }
+        }
+        let read = match self.instance_types.as_deref() {
+            None => (self.declaration().catalogue)(&input)?,
+            Some(path) => {
+                let what = || format!("cannot read the instance types in {}", path.display());
+                input.instance_types = Some(read_limited(path).with_context(what)?);
+                (self.declaration().catalogue)(&input).with_context(what)?
+            }
+        };
+        Ok(MachineTypes { types: read.instance_types.into_iter().map(Arc::new).collect(), left_out: read.left_out })
+    }
 }
 
-/// Most bytes of a catalogue file.
+/// Most bytes of a file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// What can be launched.
@@ -39,21 +60,12 @@ pub(super) struct MachineTypes {
     pub(super) left_out: Vec<CatalogueError>,
 }
 
-/// The provider's default catalogue, or the one in a file.
-pub(super) fn instance_types(provider: &Declaration, file: Option<&Path>) -> anyhow::Result<MachineTypes> {
-    let read = match file {
-        None => Catalogue { instance_types: (provider.default_instance_types)(), left_out: Vec::new() },
-        Some(path) => {
-            let read = || format!("cannot read the instance types in {}", path.display());
-            let size = std::fs::metadata(path).with_context(read)?.len();
-            if size > MAX_FILE_BYTES {
-                bail!("{}: it has {size} bytes, more than {MAX_FILE_BYTES}", read());
-            }
-            let text = std::fs::read_to_string(path).with_context(read)?;
-            (provider.read_catalogue)(&text).with_context(read)?
-        }
-    };
-    Ok(MachineTypes { types: read.instance_types.into_iter().map(Arc::new).collect(), left_out: read.left_out })
+fn read_limited(path: &Path) -> anyhow::Result<String> {
+    let size = std::fs::metadata(path)?.len();
+    if size > MAX_FILE_BYTES {
+        bail!("it has {size} bytes, more than {MAX_FILE_BYTES}");
+    }
+    Ok(std::fs::read_to_string(path)?)
 }
 
 /// The NodePool to plan with where none is given: Linux machines of any architecture, under any terms.

@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use crate::cli::input::Documents;
 use crate::cli::machine_types::{self, MachineTypesArgs};
-use crate::cli::provider_args::ProviderArg;
+use crate::providers::Plugin;
 
 /// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    pub(super) provider: ProviderArg,
+    pub(super) provider: Plugin,
     pub(super) types: Vec<Arc<InstanceType>>,
     pub(super) overlays: Vec<GivenOverlay>,
     pub(super) pools: Vec<NodePool>,
@@ -44,8 +44,8 @@ impl Objects {
     /// Sorts documents by kind, other kinds have no part, and reads the instance types of a file or the built-in ones.
     pub(super) fn new(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Self> {
         let admission = Admission::new(&api::crd::crds()).context("the built-in CRDs cannot be used")?;
-        let read = machine_types::instance_types(machines.declaration(), machines.instance_types.as_deref())?;
-        let mut objects = Self { types: read.types, provider: machines.provider, ..Self::default() };
+        let read = machines.read()?;
+        let mut objects = Self { types: read.types, provider: machines.provider.plugin, ..Self::default() };
         objects.problems.extend(read.left_out.iter().map(ToString::to_string));
         objects.problems.extend(documents.errors.iter().map(ToString::to_string));
         for manifest in &documents.manifests {
@@ -140,7 +140,7 @@ pub(super) struct World {
 impl World {
     /// Evaluates the overlays against NodePools of the input, else a built-in one.
     pub(super) fn new(objects: &Objects) -> anyhow::Result<Self> {
-        let provider = objects.provider.plugin.declaration();
+        let provider = objects.provider.declaration();
         let types = &objects.types;
         let labels = (provider.labels)(types);
         let pools = match &*objects.pools {
