@@ -44,6 +44,7 @@ pub const DECLARATION: Declaration = Declaration {
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
     catalogue_options: &options::CATALOGUE,
     catalogue: catalogue::of_input,
+    repair_policies: Vec::new,
     labels: provider_labels,
 };
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use api::labels::{self, ProviderLabels};
 use cloudprovider::declaration::{Catalogue, CatalogueError, CatalogueInput, Declaration, DefaultNodeClass};
-use cloudprovider::{InstanceType, NodeClassKind};
+use cloudprovider::{ConditionStatus, InstanceType, NodeClassKind, RepairAction, RepairPolicy};
+use model::DurationMs;
 
 use crate::{catalogue, names, node_class, options};
 
@@ -26,8 +27,29 @@ pub const DECLARATION: Declaration = Declaration {
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
     catalogue_options: &[],
     catalogue: machines,
+    repair_policies,
     labels: provider_labels,
 };
+
+/// Karpenter's: a Node that is not ready for ten minutes, and two conditions for tests.
+pub fn repair_policies() -> Vec<RepairPolicy> {
+    let policy = |condition_type: &str, condition_status, reason_regex: &str, toleration, grace, action| RepairPolicy {
+        condition_type: condition_type.to_owned(),
+        condition_status,
+        reason_regex: reason_regex.to_owned(),
+        toleration: DurationMs::from_seconds(toleration),
+        termination_grace_period: Some(DurationMs::from_seconds(grace)),
+        priority: 0,
+        action,
+    };
+    let (replace, reboot) = (RepairAction::ReplaceNode, RepairAction::RebootNode);
+    vec![
+        policy("Ready", ConditionStatus::False, "", 600, 0, replace),
+        policy("Ready", ConditionStatus::Unknown, ".*", 600, 0, replace),
+        policy("KWOKUnhealthy", ConditionStatus::True, ".*", 30, 45, replace),
+        policy("KWOKRebootRequired", ConditionStatus::True, ".*", 30, 60, reboot),
+    ]
+}
 
 fn machines(input: &CatalogueInput) -> Result<Catalogue, CatalogueError> {
     let Some(text) = &input.instance_types else {

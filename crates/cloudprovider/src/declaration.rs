@@ -9,7 +9,7 @@ use api::crd::CustomResourceDefinition;
 use api::labels::{LabelDomain, ProviderLabels};
 
 use crate::options::{OptionDeclaration, OptionValues};
-use crate::{InstanceType, NodeClassKind};
+use crate::{InstanceType, NodeClassKind, RepairPolicy};
 
 /// What the offline commands need to know of a provider.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,9 @@ pub struct Declaration {
     pub catalogue_options: &'static [OptionDeclaration],
     /// The instance types to plan with. Fails if none can be used, or an option has a value that cannot be.
     pub catalogue: fn(&CatalogueInput) -> Result<Catalogue, CatalogueError>,
+    /// When a Node counts as broken: what [`CloudProvider::repair_policies`](crate::CloudProvider::repair_policies)
+    /// gives.
+    pub repair_policies: fn() -> Vec<RepairPolicy>,
     /// The label rules that hold where machines are of these types.
     pub labels: fn(&[Arc<InstanceType>]) -> ProviderLabels,
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use api::NodePool;
 use api::crd::CustomResourceDefinition;
 use api::labels::ProviderLabels;
-use cloudprovider::InstanceType;
+use cloudprovider::{InstanceType, RepairPolicies};
 use model::{Interner, NamespacedName};
 
 use crate::snapshot::Cluster;
@@ -49,6 +49,8 @@ pub struct Settings<'a> {
     pub release: Release<'a>,
     /// How kube-scheduler is configured, in place of what the input says.
     pub scheduler_config: Option<&'a SchedulerConfig>,
+    /// When that provider considers a Node broken, for snapshots of clusters where such are repaired.
+    pub repair_policies: Option<&'a Arc<RepairPolicies>>,
 }
 
 impl<'a> Settings<'a> {
@@ -68,6 +70,7 @@ impl<'a> Settings<'a> {
             provider_crds: &[],
             release: Release::default(),
             scheduler_config: None,
+            repair_policies: None,
         }
     }
 }

@@ -83,6 +83,9 @@ pub struct Header {
 
 /// The feature gate with which the controller writes deletion costs of pods.
 const POD_DELETION_COST_MANAGEMENT: &str = "PodDeletionCostManagement";
+/// The gates that let machines go before what replaces them is launched.
+const TERMINATE_FIRST_DRIFT: &str = "TerminateFirstDrift";
+const TERMINATE_FIRST_REPAIR: &str = "TerminateFirstRepair";
 
 /// The planner's options as a file has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,6 +244,11 @@ impl Header {
         known.map(|gate| (gate.name().to_owned(), compat.is_on(*gate))).collect()
     }
 
+    /// Whether a feature gate of the controller is on that is off where nobody says anything.
+    pub(crate) fn is_on(&self, gate: &str) -> bool {
+        self.feature_gates.get(gate).copied().unwrap_or_default()
+    }
+
     /// The planner's options.
     pub fn options(&self) -> Options {
         Options {
@@ -270,9 +278,11 @@ impl Header {
                 eviction_price_nano_usd: self.options.eviction_price_nano_usd,
                 consolidation_horizon: self.options.consolidation_horizon,
                 spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
-                deletion_costs: match self.feature_gates.get(POD_DELETION_COST_MANAGEMENT) {
-                    Some(true) => DeletionCosts::Ours,
-                    Some(false) | None => DeletionCosts::OfUsers,
+                terminate_first_drift: self.is_on(TERMINATE_FIRST_DRIFT),
+                terminate_first_repair: self.is_on(TERMINATE_FIRST_REPAIR),
+                deletion_costs: match self.is_on(POD_DELETION_COST_MANAGEMENT) {
+                    true => DeletionCosts::Ours,
+                    false => DeletionCosts::OfUsers,
                 },
                 expiration: ExpirationRules {
                     policy: match self.options.expiration_policy {

@@ -37,7 +37,7 @@ use crate::controllers::provisioning::{self, Provisioner};
 use crate::controllers::{
     handover, node, node_claim, node_overlay, node_pool, node_repair, static_capacity, unreadable_pods,
 };
-use crate::options::{Options, without_effect};
+use crate::options::Options;
 use crate::runtime::beats::Beats;
 use crate::runtime::client::{self, Clients};
 use crate::runtime::clock::{Clock, WallClock};
@@ -452,9 +452,6 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
     );
     if versions_of(api::groups::KARPENTER).is_empty() {
         warn!("the CRDs of {} are not installed; see `dovetail crds`", api::groups::KARPENTER);
-    }
-    for sentence in without_effect(options) {
-        warn!("{sentence}");
     }
     if !options.ignored.is_empty() {
         warn!(flags = options.ignored.join(", "), "these options have no meaning here and are ignored");

@@ -19,13 +19,11 @@ pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedLis
 
 mod feature_gates;
 mod parse;
-mod without_effect;
 
 pub use feature_gates::FeatureGates;
 pub use parse::go_bool;
 use parse::go_duration;
 pub use parse::price;
-pub use without_effect::without_effect;
 
 /// A value that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -29,6 +29,7 @@ mod virtual_pods;
 
 use self::eviction::DeletionCosts;
 use self::expiration::ExpirationRules;
+use self::fleet::Reason;
 
 pub use fleet::Fleet;
 pub use running::{Kinds, RunningKind, RunningPods};
@@ -194,10 +195,26 @@ pub struct DisruptionOptions {
     pub consolidation_horizon: DurationMs,
     /// Karpenter's gate `SpotToSpotConsolidation`: spot machines may be replaced by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
+    /// Karpenter's gate `TerminateFirstDrift`: a machine that has drifted or expired goes before its replacement is
+    /// launched where there is no room for both.
+    pub terminate_first_drift: bool,
+    /// Karpenter's gate `TerminateFirstRepair`: the same for machines that are broken.
+    pub terminate_first_repair: bool,
     /// What becomes of machines that are past their time.
     pub expiration: ExpirationRules,
     /// Who writes deletion costs of pods.
     pub deletion_costs: DeletionCosts,
+}
+
+impl DisruptionOptions {
+    /// Whether machines that go for that reason may go before what replaces them is launched.
+    pub fn may_terminate_first(&self, reason: Reason) -> bool {
+        match reason {
+            Reason::Drifted | Reason::Expired => self.terminate_first_drift,
+            Reason::Unhealthy => self.terminate_first_repair,
+            Reason::Underutilized | Reason::Empty => false,
+        }
+    }
 }
 
 impl Default for DisruptionOptions {
@@ -208,6 +225,8 @@ impl Default for DisruptionOptions {
             eviction_price_nano_usd: 20_000_000,
             consolidation_horizon: DurationMs::from_seconds(3600),
             spot_to_spot_consolidation: false,
+            terminate_first_drift: false,
+            terminate_first_repair: false,
             expiration: ExpirationRules::default(),
             deletion_costs: DeletionCosts::OfUsers,
         }

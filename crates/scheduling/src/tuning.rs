@@ -333,6 +333,10 @@ pub(crate) const DRIFT_REFILLS: usize = 8;
 /// with pods goes. Twice as many, so that what fell into place late can settle.
 pub(crate) const DRIFT_SIMULATIONS: usize = 2 * DRIFT_REFILLS;
 
+/// Simulations of one plan for machines that may go before their replacement is launched, one for each such machine.
+/// Each costs a plan of the pods that move. At the bound the others stay, and the next plan goes on.
+pub(crate) const TERMINATE_FIRST_SIMULATIONS: usize = 8;
+
 /// Classes that consolidation may place while it looks for sets of machines that could go, shared out among the ways to
 /// begin; each class placed in a trial is one. As many again to say why the others stay. At the bound what was found is
 /// the answer, and machines whose turn has not come are undecided. Nothing is recorded;

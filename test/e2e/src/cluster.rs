@@ -10,10 +10,13 @@ use crate::{apply, binary, eventually, install, objects};
 use anyhow::{Result, ensure};
 use api::{NodeClaim, NodePool};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, PodCondition};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+
+/// The finalizer of what a test wants to look at while it is being deleted.
+const HOLD: &str = "e2e.dovetail.test/hold";
 
 /// A control plane with everything installed and no controller.
 pub struct Cluster {
@@ -221,6 +224,28 @@ impl Corner {
     async fn node_claims_with(&self, key: &str) -> Result<Vec<NodeClaim>> {
         let of_this_test = ListParams::default().labels(&format!("{key}={}", self.name));
         Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
+    }
+
+    /// Keeps a NodeClaim, once it is deleted, where a test can look at it.
+    pub async fn hold(&self, claim: &NodeClaim) -> Result<()> {
+        let held: Vec<&str> = claim.finalizers().iter().map(String::as_str).chain([HOLD]).collect();
+        let patch = Patch::Merge(json!({ "metadata": { "finalizers": held } }));
+        let claims: Api<NodeClaim> = Api::all(self.client.clone());
+        claims.patch(&claim.name_any(), &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Lets a NodeClaim go that was kept.
+    pub async fn release(&self, claim: &NodeClaim) -> Result<()> {
+        let claims: Api<NodeClaim> = Api::all(self.client.clone());
+        eventually("the claim may go", DEADLINE, async || {
+            let Some(now) = claims.get_opt(&claim.name_any()).await? else { return Ok(()) };
+            let rest: Vec<&str> = now.finalizers().iter().map(String::as_str).filter(|it| *it != HOLD).collect();
+            let patch = json!({ "metadata": { "finalizers": rest, "resourceVersion": now.resource_version() } });
+            claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+            Ok(())
+        })
+        .await
     }
 
     /// The NodePool as it is now.

@@ -42,6 +42,7 @@ static DECLARATION: Declaration = Declaration {
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "standard" },
     catalogue_options: &[LAST_TYPE],
     catalogue: machines,
+    repair_policies: fake::repair_policies,
     labels: |_| api::labels::ProviderLabels::default(),
 };
 

@@ -11,6 +11,7 @@ use api::admission::{Admission, Operation};
 use api::crd::CustomResourceDefinition;
 use api::{CapacityBuffer, NodePool, validation};
 use cloudprovider::InstanceType;
+use k8s_openapi::api::core::v1::Node;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
 use model::{Interner, NamespacedName, NodeName, Pod};
@@ -22,6 +23,7 @@ use super::defaults::{Defaults, apply_to_metadata};
 use super::role::{Role, is_of_provider};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::buffers::{self, NotResolved};
+use crate::node_repair::RepairSources;
 use crate::snapshot::{Cluster, PendingRule};
 use crate::snapshot_file::{self, Header};
 use decode::Context;
@@ -47,6 +49,8 @@ fn compiled(crds: &[CustomResourceDefinition]) -> Compiled {
 
 /// The gate that lets reserved offerings be used.
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
+/// The gate that lets broken machines be repaired.
+const NODE_REPAIR: &str = "NodeRepair";
 /// The gate that lets NodeOverlays correct instance types.
 const NODE_OVERLAY: &str = "NodeOverlay";
 /// The gate that lets room be kept free.
@@ -71,6 +75,7 @@ pub(super) struct Reader<'a> {
     instance_types: BTreeMap<String, Vec<Arc<InstanceType>>>,
     overlays: Vec<(Origin, Overlay)>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
+    node_objects: Vec<Arc<Node>>,
     devices: DeviceObjects,
     buffers: Vec<(Origin, CapacityBuffer)>,
     templates: Vec<BufferTemplate>,
@@ -100,6 +105,7 @@ impl<'a> Reader<'a> {
             instance_types: BTreeMap::new(),
             overlays: Vec::new(),
             csi_nodes: BTreeMap::new(),
+            node_objects: Vec::new(),
             devices: DeviceObjects::default(),
             buffers: Vec::new(),
             templates: Vec::new(),
@@ -166,7 +172,11 @@ impl<'a> Reader<'a> {
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
         match role {
             Role::Pod => self.pod(manifest),
-            Role::Node => self.cluster.nodes.push(Arc::new(decode::node(object, context)?)),
+            Role::Node => {
+                self.cluster.nodes.push(Arc::new(decode::node(object, context)?));
+                // Who could read it so far can read the rest: a Node without a usable status is not broken.
+                self.node_objects.extend(serde_json::from_value(manifest.object).ok().map(Arc::new));
+            }
             Role::CsiNode => {
                 let (node, drivers) = decode::csi_node(object)?;
                 self.csi_nodes.insert(node, drivers);
@@ -478,6 +488,11 @@ impl<'a> Reader<'a> {
             if let Some(drivers) = self.csi_nodes.remove(&node.name) {
                 Arc::make_mut(node).csi_drivers = Some(drivers);
             }
+        }
+        let is_repaired = self.header.as_ref().is_some_and(|header| header.is_on(NODE_REPAIR));
+        if let Some(policies) = self.settings.repair_policies.filter(|_| is_repaired) {
+            let nodes = std::mem::take(&mut self.node_objects);
+            self.cluster.repair = Some(RepairSources { policies: Arc::clone(policies), nodes });
         }
         self.cluster.devices.objects = Arc::new(std::mem::take(&mut self.devices));
         self.add_buffers();

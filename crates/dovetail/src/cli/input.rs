@@ -2,8 +2,10 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use cloudprovider::RepairPolicies;
 use cloudprovider::declaration::CatalogueError;
 use cluster::node_claim::command::Note;
 use cluster::offline::{self, InputProblem, Offline, OfflineNote, Settings};
@@ -127,6 +129,9 @@ impl Input {
         let scheduler_config = args.scheduler_config.as_deref().map(scheduler_config).transpose()?;
         let node_classes: Vec<_> = provider.node_class_kinds.iter().map(|kind| (kind.group, kind.kind)).collect();
         let provider_crds = crate::providers::crds();
+        let repair_policies = RepairPolicies::new(&(provider.repair_policies)())
+            .with_context(|| format!("repair policies of provider {}", provider.name))?;
+        let repair_policies = Arc::new(repair_policies);
         let settings = Settings {
             expand_workloads: args.expand_workloads,
             default_node_pool: default_node_pool.as_ref(),
@@ -136,6 +141,7 @@ impl Input {
             provider_crds: &provider_crds,
             release: args.release.release(),
             scheduler_config: scheduler_config.as_ref(),
+            repair_policies: Some(&repair_policies),
         };
         let mut offline = offline::read(documents.manifests, documents.errors, &settings);
         args.release.note_unknown(&offline.cluster.devices.compat);

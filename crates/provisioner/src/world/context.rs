@@ -90,6 +90,12 @@ impl Context {
         self.background.spawn(self.supervision.finite(name, task));
     }
 
+    /// When disruption replaces a machine because it is broken; `None` if none is to be repaired, and by the rules of
+    /// Karpenter before 1.15, which launch nothing beforehand.
+    pub(crate) fn policies_of_replacement(&self) -> Option<&Arc<RepairPolicies>> {
+        self.repair_policies.as_ref().filter(|_| !self.options.legacy_node_repair)
+    }
+
     /// The NodeOverlays that are to be applied, by name; none if the gate NodeOverlay is off.
     pub fn node_overlays(&self) -> Vec<Arc<NodeOverlay>> {
         match self.options.feature_gates.node_overlay {

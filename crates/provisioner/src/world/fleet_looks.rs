@@ -73,6 +73,7 @@ impl FleetLooks {
                 scheduler_config: &context.options.scheduler_config,
                 labels: &context.cloud.config().labels,
                 held_devices: &context.held_devices,
+                repair: context.policies_of_replacement(),
             };
             let succession = context.successors.now(context.clock.now());
             let before = Before { planned: &planned, succession: &succession, left_out: BTreeSet::new() };

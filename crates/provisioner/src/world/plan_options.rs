@@ -37,6 +37,8 @@ pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> Plan
             eviction_price_nano_usd: options.eviction_price.0,
             consolidation_horizon: options.consolidation_horizon,
             spot_to_spot_consolidation: options.feature_gates.spot_to_spot_consolidation,
+            terminate_first_drift: options.feature_gates.terminate_first_drift,
+            terminate_first_repair: options.feature_gates.terminate_first_repair,
             expiration: options.expiration,
             deletion_costs: deletion_costs(options),
         },

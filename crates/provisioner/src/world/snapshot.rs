@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
+use cloudprovider::RepairPolicies;
 use cluster::default_spread::DefaultSpread;
+use cluster::node_repair::RepairSources;
 use cluster::snapshot::{Cache, Cluster, ClusterDevices, LaunchableNodePool, PendingRule};
 use decode::scheduler_config::SchedulerConfig;
 use dra_types::{Compat, KubernetesMinor};
@@ -60,6 +62,8 @@ pub(crate) struct Settings<'a> {
     pub labels: &'a ProviderLabels,
     /// Devices that count although they are not published at the moment.
     pub held_devices: &'a HeldDevices,
+    /// When a machine is to be replaced because it is broken; `None` where that is not asked, or none is.
+    pub repair: Option<&'a Arc<RepairPolicies>>,
 }
 
 /// What is left of the last snapshot, so that the next one costs what has changed since. The snapshot is the same
@@ -141,6 +145,10 @@ pub(crate) fn build(
             config: settings.scheduler_config.clone(),
             selectors: state.pod_selectors.values().cloned().collect(),
         },
+        repair: settings.repair.map(|policies| RepairSources {
+            policies: Arc::clone(policies),
+            nodes: state.nodes.values().map(|record| Arc::clone(&record.object)).collect(),
+        }),
         wants_fleet: settings.whom == For::Disruption,
     };
     cluster::snapshot_with(cluster, Arc::clone(&state.interner), settings.labels, &mut memory.cache)

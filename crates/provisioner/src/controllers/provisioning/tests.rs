@@ -145,6 +145,7 @@ fn snapshot_with(store: &ClusterStore, pool: &Arc<NodePool>, before: snapshot::B
             scheduler_config: &zone_default(),
             labels: &ProviderLabels::default(),
             held_devices: &HeldDevices::new(DurationMs::ZERO),
+            repair: None,
         },
         &mut snapshot::Memory::default(),
     );

@@ -12,6 +12,7 @@ fn built(state: &State, memory: &mut Memory) -> Snapshot {
         scheduler_config: &SchedulerConfig::default(),
         labels: &ProviderLabels::default(),
         held_devices: &crate::world::held_devices::HeldDevices::new(model::DurationMs::ZERO),
+        repair: None,
     };
     let before =
         snapshot::Before { planned: &Default::default(), succession: &Default::default(), left_out: BTreeSet::new() };

@@ -112,7 +112,7 @@ impl<'c, 's> Ground<'c, 's> {
         let used: BTreeSet<NodeId> = base.iter().flat_map(|(_, plan)| nodes_of(plan)).collect();
         let closed: BTreeSet<NodeId> = eligible.unquiet.difference(&used).copied().collect();
         let could_go = eligible.machines.iter().map(|machine| machine.node).collect();
-        let what = What { leaving: gone.clone(), could_go, closed: closed.clone() };
+        let what = What { leaving: gone.clone(), could_go, closed: closed.clone(), ..What::default() };
         let (asked, movers) = as_if(context, &what);
         let machines = could_go_of(context, eligible, &movers);
         let (settled, mut refused) = base.map(|base| settled(base, &asked)).unwrap_or_default();

@@ -49,6 +49,7 @@ mod tests {
             machine: Default::default(),
             capacity: Default::default(),
             claim: Default::default(),
+            unhealthy: None,
             under_way: None,
             is_protected: false,
             pods: costs.iter().map(of).collect(),
