@@ -9,8 +9,8 @@ use api::labels;
 use api::{NodeClaim, NodeClassReference, NodePool};
 use async_trait::async_trait;
 use cloudprovider::{
-    CloudProvider, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes,
-    NodeClassKind, NodeClassReadiness, OfferingKey, ProviderConfig, RepairPolicy, UnavailableOfferings,
+    CloudProvider, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes, NodeClassKind,
+    NodeClassReadiness, OfferingKey, ProviderConfig, RepairPolicy, UnavailableOfferings,
 };
 use cloudprovider_plugin::Clock;
 use kube::Client;

@@ -24,8 +24,8 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PendingPod, PoolId
 use self::pools::Counts;
 use super::Cluster;
 use crate::node_claim::command::{Note, has_note};
-use crate::node_repair::Repairs;
 use crate::node_claim::{self, expiration, label, last_pod_event, milliseconds, timestamp, true_condition, true_since};
+use crate::node_repair::Repairs;
 
 /// The fleet, all but what its devices are compiled from. A field of a NodeClaim or NodePool that cannot be read is
 /// reported and counts as what disrupts less.

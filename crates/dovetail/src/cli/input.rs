@@ -202,7 +202,7 @@ impl Input {
     fn is_about_pods(&self, problem: &InputProblem) -> bool {
         let InputProblem::Object { error, .. } = problem else { return false };
         self.offline.not_planned.iter().any(
-            |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if std::sync::Arc::ptr_eq(unreadable, error)),
+            |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if Arc::ptr_eq(unreadable, error)),
         )
     }
 }

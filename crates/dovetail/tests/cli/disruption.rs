@@ -311,6 +311,11 @@ fn a_broken_node_is_replaced_if_the_snapshot_is_of_a_cluster_where_such_are_repa
     let scratch = Scratch::new();
     let ready = r#"conditions: [{type: Ready, status: "True"}]"#;
     let broken = r#"conditions: [{type: Ready, status: "False", reason: KubeletDown, lastTransitionTime: "2026-11-25T20:45:00Z"}]"#;
+    // A snapshot has its instance types with it.
+    let types = "---\napiVersion: snapshot.dovetail.sh/v1\nkind: SnapshotInstanceType\nnodePools: [general]\ninstanceType:\n  \
+                 name: c-4x-amd64-linux\n  capacity: {cpu: \"4\", memory: 8Gi, pods: \"110\"}\n  \
+                 requirements: {node.kubernetes.io/instance-type: [c-4x-amd64-linux]}\n  \
+                 offerings: [{zone: test-zone-a, capacityType: on-demand, price: 100000000, available: true}]\n";
     let example = std::fs::read_to_string(fleet()).unwrap();
     let (before, after) = example.rsplit_once(ready).unwrap();
     for (is_on, at, expected) in [(true, "21:00", true), (true, "20:54", false), (false, "21:00", false)] {
@@ -318,7 +323,7 @@ fn a_broken_node_is_replaced_if_the_snapshot_is_of_a_cluster_where_such_are_repa
             "apiVersion: snapshot.dovetail.sh/v1\nkind: SnapshotHeader\nschemaVersion: 1\ndovetailVersion: test\n\
              time: \"2026-11-25T{at}:00Z\"\nfeatureGates: {{NodeRepair: {is_on}}}\n"
         );
-        scratch.write("fleet.yaml", &format!("{header}---\n{before}{broken}{after}"));
+        scratch.write("fleet.yaml", &format!("{header}{types}---\n{before}{broken}{after}"));
         let plan = scratch.run(&["plan", "--disruption", "-f", "fleet.yaml", "-o", "json", "--check"]).json();
         let commands = plan["commands"].as_array().unwrap();
         let repairs: Vec<_> = commands.iter().filter(|command| command["reason"] == "Unhealthy").collect();

@@ -252,9 +252,11 @@ async fn a_controller_that_dies_between_two_machines_launches_none_twice_and_rem
 }
 
 #[tokio::test]
-async fn at_its_limit_a_static_nodepool_gives_a_drifted_or_broken_machine_up_first_where_that_is_wanted() -> Result<()> {
+async fn at_its_limit_a_static_nodepool_gives_a_drifted_or_broken_machine_up_first_where_that_is_wanted() -> Result<()>
+{
     let cluster = Cluster::new("terminate-first").await?;
-    let gates = "--feature-gates=StaticCapacity=true,NodeRepair=true,TerminateFirstDrift=true,TerminateFirstRepair=true";
+    let gates =
+        "--feature-gates=StaticCapacity=true,NodeRepair=true,TerminateFirstDrift=true,TerminateFirstRepair=true";
     let controller = Controller::start_ready(&cluster.controller()?.arg(gates)).await?;
     let client = cluster.client().await?;
     let drifts = Corner::without_node_pool(client.clone(), "first-drifted").await?;
@@ -269,15 +271,13 @@ async fn at_its_limit_a_static_nodepool_gives_a_drifted_or_broken_machine_up_fir
         let node = breaks.nodes().await?.pop().context("no Node")?.name_any();
         let nodes: Api<Node> = Api::all(breaks.client.clone());
         let now = k8s_openapi::jiff::Timestamp::now().to_string();
-        let condition = json!({ "type": "KWOKUnhealthy", "status": "True", "reason": "Test", "lastTransitionTime": now });
+        let condition =
+            json!({ "type": "KWOKUnhealthy", "status": "True", "reason": "Test", "lastTransitionTime": now });
         let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
         nodes.patch_status(&node, &PatchParams::default(), &patch).await?;
         anyhow::Ok(())
     };
-    tokio::try_join!(
-        goes_first(&drifts, async || Ok(drift().await?)),
-        goes_first(&breaks, async || broken().await),
-    )?;
+    tokio::try_join!(goes_first(&drifts, async || Ok(drift().await?)), goes_first(&breaks, async || broken().await),)?;
     let metrics = controller.metrics()?;
     for (pool, reason) in [("first-drifted", "drifted"), ("first-broken", "unhealthy")] {
         let series = format!(

@@ -9,9 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use model::{PriceNanoUsdPerHour, Timestamp};
-use scheduling::disruption::plan::{
-    Command as PlannedCommand, DisruptionPlan, Place, PoolAllowance, TerminateFirst,
-};
+use scheduling::disruption::plan::{Command as PlannedCommand, DisruptionPlan, Place, PoolAllowance, TerminateFirst};
 use scheduling::disruption::plan_disruption;
 use scheduling::disruption::reason::NodeReason;
 use scheduling::snapshot::eviction::EvictionCost;

@@ -226,7 +226,12 @@ impl DisruptionMetrics {
     }
 
     /// A command began that launches nothing beforehand.
-    pub(crate) fn terminated_first(&self, reason: Reason, node_pools: impl Iterator<Item = String>, why: TerminateFirst) {
+    pub(crate) fn terminated_first(
+        &self,
+        reason: Reason,
+        node_pools: impl Iterator<Item = String>,
+        why: TerminateFirst,
+    ) {
         for nodepool in node_pools {
             let terminate_first_reason = why.as_str().to_owned();
             let labels = TerminateFirstLabels { nodepool, reason: label(reason), terminate_first_reason };

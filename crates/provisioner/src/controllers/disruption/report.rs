@@ -36,7 +36,12 @@ pub(crate) fn waiting(context: &Context, state: &State, replacements: &[Replacem
 }
 
 /// A NodeClaim was deleted by a command; `cause` says more about the reason where there is more to say.
-pub(crate) fn terminating(context: &Context, state: &State, claim: &NodeClaim, (reason, cause): (Reason, Option<&str>)) {
+pub(crate) fn terminating(
+    context: &Context,
+    state: &State,
+    claim: &NodeClaim,
+    (reason, cause): (Reason, Option<&str>),
+) {
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
     about_both(context, state, claim, events::DISRUPTION_TERMINATING, |kind| {
         format!("Disrupting {kind}: {reason}{cause}")
@@ -67,11 +72,9 @@ pub(crate) fn blocked(context: &Context, planned: &Planned) {
     let unhealthy: BTreeSet<NodeId> = machines.filter(|it| it.unhealthy.is_some()).map(|it| it.node).collect();
     for (node, why) in &plan.node_reasons {
         let name = snapshot.nodes.try_get(*node).and_then(|node| node.node_claim.as_ref());
-        let claim = name
-            .and_then(|name| state.node_claims.get(name))
-            .filter(|claim| {
-                unhealthy.contains(node) || is_eligible(state, claim, context.options.expiration, snapshot.now)
-            });
+        let claim = name.and_then(|name| state.node_claims.get(name)).filter(|claim| {
+            unhealthy.contains(node) || is_eligible(state, claim, context.options.expiration, snapshot.now)
+        });
         let Some(claim) = claim.filter(|_| is_told(why)) else { continue };
         let reason = match why {
             NodeReason::Unconsolidatable(_) => events::UNCONSOLIDATABLE,
@@ -93,28 +96,13 @@ pub(crate) fn blocked(context: &Context, planned: &Planned) {
     }
 }
 
-fn tell_pool_too_many(
-    context: &Context,
-    state: &State,
-    node_pool: &NodePoolName,
-    (unhealthy, nodes): (usize, usize),
-) {
+fn tell_pool_too_many(context: &Context, state: &State, node_pool: &NodePoolName, (unhealthy, nodes): (usize, usize)) {
     let Some(pool) = state.node_pools.get(node_pool) else { return };
     let message = format!("No node is repaired: {unhealthy} of {nodes} nodes are unhealthy, more than 20%");
-    context.recorder.publish(Event::new(
-        reference(&**pool),
-        Severity::Warning,
-        events::NODE_REPAIR_BLOCKED,
-        message,
-    ));
+    context.recorder.publish(Event::new(reference(&**pool), Severity::Warning, events::NODE_REPAIR_BLOCKED, message));
 }
 
-fn tell_pool(
-    context: &Context,
-    state: &State,
-    (node_pool, reason): (&NodePoolName, Reason),
-    limit: &BudgetLimit,
-) {
+fn tell_pool(context: &Context, state: &State, (node_pool, reason): (&NodePoolName, Reason), limit: &BudgetLimit) {
     let Some(pool) = state.node_pools.get(node_pool) else { return };
     let message = match limit {
         BudgetLimit::Budget { .. } => {

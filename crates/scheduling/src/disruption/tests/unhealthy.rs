@@ -109,7 +109,8 @@ fn one_that_was_never_initialized_is_replaced_outside_of_budgets() {
         broken(fleet, snapshot, &["a", "new"]);
         allow(fleet, 0);
     });
-    let gone: Vec<_> = plan.commands.iter().flat_map(|it| &it.nodes).map(|it| snapshot.nodes[*it].display_name()).collect();
+    let gone: Vec<_> =
+        plan.commands.iter().flat_map(|it| &it.nodes).map(|it| snapshot.nodes[*it].display_name()).collect();
     assert_eq!(gone, ["new"]);
     assert_eq!(plan.pools[0].taken, 0);
 }

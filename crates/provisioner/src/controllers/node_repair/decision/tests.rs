@@ -207,7 +207,12 @@ fn machines_with_which_something_was_begun_are_left_alone() {
     let with = |conditions: Value| json!({"status": {"conditions": conditions}});
     fleet.machine("command", Some("Stuck"), json!({}), with(json!([condition("DisruptionReason", "Drifted")])));
     fleet.machine("reboot", Some("Stuck"), json!({}), with(json!([condition("Rebooting", "RebootIssued")])));
-    fleet.machine("going", Some("Stuck"), json!({}), json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    fleet.machine(
+        "going",
+        Some("Stuck"),
+        json!({}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    );
     fleet.machine("awaited", Some("Stuck"), json!({}), json!({}));
     fleet.machine("foreign", Some("Stuck"), json!({}), json!({"spec": {"nodeClassRef": {"group": "other"}}}));
     assert_eq!(fleet.now(), (vec![], vec![]));
