@@ -13,17 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::conditions::node_claim as conditions;
-use api::{NodeClaim, NodePool, annotations, labels, taints};
+use api::{NodeClaim, annotations, labels};
 use cloudprovider::{ConditionStatus, RepairAction, RepairPolicies, RepairPolicy};
-use decode::ObjectError;
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, Timestamp};
-use scheduling::snapshot::NodeState;
-use scheduling::snapshot::fleet::{FleetPool, Reason, RepairHold, UnderWay, Unhealthy};
+use scheduling::snapshot::fleet::{RepairHold, Unhealthy};
 
-use crate::node_claim::{timestamp, true_condition};
-use crate::snapshot::fleet::pools::{self, Counts};
-use crate::snapshot::fleet::under_way;
+use crate::node_claim::timestamp;
 
 /// If more Nodes of a NodePool than this, rounded up, are unhealthy, none is repaired: the cause is probably not in the
 /// machines.
@@ -286,40 +282,6 @@ pub fn reboots_with(claim: &NodeClaim, now: Timestamp) -> String {
     times.push(now);
     let latest = times.split_off(times.len().saturating_sub(MOST_REBOOTS));
     latest.iter().map(Timestamp::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// What has been begun with a machine that keeps it from being repaired.
-pub fn begun(claim: &NodeClaim, node: &Node) -> Option<UnderWay> {
-    let is_deleting = claim.metadata.deletion_timestamp.is_some() || node.metadata.deletion_timestamp.is_some();
-    let of_node = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    under_way(claim, is_deleting, of_node.iter().any(|taint| taint.key == taints::DISRUPTED))
-}
-
-/// The machines of a NodePool, as its budgets count them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Machines(Counts);
-
-impl Machines {
-    /// Counts one with its Node.
-    pub fn add(&mut self, claim: &NodeClaim, node: &Node) {
-        let is_initialized = true_condition(claim, conditions::INITIALIZED).is_some();
-        let state = if is_initialized { NodeState::Initialized } else { NodeState::Registered };
-        let is_terminating = true_condition(claim, conditions::INSTANCE_TERMINATING).is_some();
-        // Whether it is ready changes nothing for the reason Unhealthy.
-        self.0.add(state, begun(claim, node).as_ref(), true, is_terminating);
-    }
-
-    /// How many more may be repaired now, and by which words of the NodePool; `None` is any number. Budgets that cannot
-    /// be read are reported, and allow none.
-    pub fn allowed(self, pool: &NodePool, now: Timestamp) -> Result<Option<(u32, String)>, Vec<ObjectError>> {
-        let mut errors = Vec::new();
-        let pool: FleetPool = pools::pool(pool, self.0, now, &mut errors);
-        if !pool.faults.is_empty() {
-            return Err(errors);
-        }
-        let limit = pool.strictest(Reason::Unhealthy);
-        Ok(limit.map(|limit| (limit.allowed.saturating_sub(pool.going), limit.text.to_string())))
-    }
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@
 //! 4. `methods`, one after the other: each takes candidates and budgets and gives commands. `emptiness` removes nodes
 //!    without pods; `drift` replaces what is broken or not as it should be; `consolidation` removes and replaces what
 //!    costs more than its pods need, of which `search` finds what could go; `terminate_first` removes machines whose
-//!    replacement has no room beside them; `static_drift` replaces machines of static NodePools, about which pods do not
-//!    decide.
+//!    replacement has no room beside them; `static_drift` replaces machines of static NodePools, about which pods do
+//!    not decide.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
 //!    where pods that wait would, by every rule that these keep.
 //!
-//! All commands of a plan come from one simulation, but for those that terminate first, so they are disjoint in the nodes that they take and in the room
-//! that they use, and any number of them may be under way at once.
+//! All commands of a plan come from one simulation, but for those that terminate first, so they are disjoint in the
+//! nodes that they take and in the room that they use, and any number of them may be under way at once.
 
 mod budgets;
 mod candidates;

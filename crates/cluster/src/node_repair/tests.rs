@@ -166,38 +166,6 @@ fn reboots_are_remembered_for_a_day_and_those_that_never_began_are_not() {
     assert_eq!(next, "2026-01-01T10:00:00Z,2026-01-01T12:00:00Z", "no more than matter");
 }
 
-#[test]
-fn budgets_for_unhealthy_count_what_is_under_way_and_not_what_is_not_ready() {
-    let pool = |budgets: Value| -> NodePool {
-        serde_json::from_value(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
-            "spec": {
-                "disruption": {"consolidateAfter": "0s", "budgets": budgets},
-                "template": {"spec": {
-                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"},
-                }},
-            },
-        }))
-        .unwrap()
-    };
-    let mut machines = Machines::default();
-    let initialized = condition("Initialized", "True", "00:00:00");
-    let rebooting = condition("Rebooting", "True", "00:00:00");
-    machines.add(&claim(&json!({}), &json!([initialized])), &node(&[("Ready", "Down", "00:00:00")]));
-    machines.add(&claim(&json!({}), &json!([initialized])), &node(&[]));
-    machines.add(&claim(&json!({}), &json!([rebooting])), &node(&[]));
-    // Never initialized: no part of what percentages are of.
-    machines.add(&claim(&json!({}), &json!([])), &node(&[]));
-    let allowed = |budgets: Value| machines.allowed(&pool(budgets), at("12:00:00"));
-    assert_eq!(allowed(json!([{"nodes": "100%"}])), Ok(Some((2, "100%".to_owned()))), "three, one is being rebooted");
-    assert_eq!(
-        allowed(json!([{"nodes": "100%"}, {"nodes": "1", "reasons": ["Unhealthy"]}])),
-        Ok(Some((0, "1".into())))
-    );
-    assert_eq!(allowed(json!([{"nodes": "0", "reasons": ["Drifted"]}])), Ok(None));
-    assert!(allowed(json!([{"nodes": "some"}])).is_err());
-}
-
 /// Nodes `a` and so on of NodePool `p`; the first have these conditions, since one o'clock, and annotations.
 fn sources(nodes: usize, broken: &[(&str, Value)]) -> RepairSources {
     let reboot = policy("Stuck", ".*", 60, RepairAction::RebootNode);

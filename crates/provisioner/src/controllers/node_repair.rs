@@ -1,10 +1,10 @@
 //! Broken Nodes are repaired by the policies of their provider (gate `NodeRepair`, Karpenter 1.15).
 //!
 //! What is to be replaced is replaced by disruption (`controllers/disruption`), as what has drifted is. Here are the
-//! machines that are to be rebooted: [`decision`] says which, and what keeps the others from it; this module marks them,
-//! and `controllers/node/reboot` does the rest. With `--legacy-node-repair` the rules are those of Karpenter before
-//! 1.15: no reboots, no budgets, nothing launched beforehand, all pods by force. Then NodeClaims are deleted here, and
-//! whoever keeps their NodePools filled launches for their pods.
+//! machines that are to be rebooted: [`decision`] says which, and what keeps the others from it; this module marks
+//! them, and `controllers/node/reboot` does the rest. With `--legacy-node-repair` the rules are those of Karpenter
+//! before 1.15: no reboots, no budgets, nothing launched beforehand, all pods by force. Then NodeClaims are deleted
+//! here, and whoever keeps their NodePools filled launches for their pods.
 //!
 //! Nothing is remembered that a restart would lose: how often a machine was rebooted is written on its NodeClaim.
 //!

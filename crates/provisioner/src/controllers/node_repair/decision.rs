@@ -8,7 +8,8 @@ use std::sync::Arc;
 use api::conditions::node_claim::INITIALIZED;
 use api::{NodeClaim, NodePool, annotations};
 use cloudprovider::{NodeClassKind, RepairAction, RepairPolicies};
-use cluster::node_repair::{self, Diagnosis, Health, Machines, Repair};
+use cluster::node_repair::{self, Diagnosis, Health, Repair};
+use cluster::repair_budget::{Machines, begun};
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, NodePoolName, Timestamp};
 use scheduling::snapshot::eviction::{Budgets, DeletionCosts, EvictionCost, Forbidden};
@@ -155,7 +156,7 @@ fn case<'p>(state: &State, record: &NodeRecord, question: Question<'p>) -> Optio
     }
     let mut claims = state.node_claims_of_machine(node_facts::provider_id(node)?);
     let (claim, None) = (claims.next()?, claims.next()) else { return None };
-    if !claim::is_managed(claim, question.kinds) || node_repair::begun(claim, node).is_some() {
+    if !claim::is_managed(claim, question.kinds) || begun(claim, node).is_some() {
         return None;
     }
     let Diagnosis::Broken(mut repair) = node_repair::diagnose(node, Some(claim), question.policies, question.now)

@@ -1,14 +1,14 @@
-//! Machines that are broken, that are not what their NodePool or node class asks for any more (condition `Drifted`), or
-//! that are past their time and expire the graceful way.
+//! Machines that are broken, that are not what their NodePool or node class asks for any more (condition `Drifted`),
+//! or that are past their time and expire the graceful way.
 //!
-//! Of each NodePool as many go at once as its budgets let: broken ones first, by score, then empty ones, then those that
-//! drifted first or whose time was over first. They are planned in one simulation, so what their pods need is launched once for all of them;
-//! machines whose pods share a replacement go in one command. A machine whose pods have no place elsewhere holds back
-//! no other: it is left out, the next of its NodePool takes its part of the budgets, and the simulation is made again,
-//! up to a bound.
+//! Of each NodePool as many go at once as its budgets let: broken ones first, by score, then empty ones, then those
+//! that drifted first or whose time was over first. They are planned in one simulation, so what their pods need is
+//! launched once for all of them; machines whose pods share a replacement go in one command. A machine whose pods have
+//! no place elsewhere holds back no other: it is left out, the next of its NodePool takes its part of the budgets, and
+//! the simulation is made again, up to a bound.
 //!
-//! Differs: `drift-at-once`, `repair-many`. Karpenter replaces one node at a time, and goes on with the next when it has
-//! begun.
+//! Differs: `drift-at-once`, `repair-many`. Karpenter replaces one node at a time, and goes on with the next when it
+//! has begun.
 //! Differs: `drift-blocked-pods`. With a `terminationGracePeriod` Karpenter looks for no place for pods that a
 //! PodDisruptionBudget holds; they leave by force all the same, so here they get one beforehand.
 

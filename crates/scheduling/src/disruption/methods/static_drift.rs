@@ -1,6 +1,6 @@
 //! Machines of static NodePools that are broken, have drifted, or are past their time and expire the graceful way: each
-//! is replaced by one from the bare template, as many at once as budgets and `limits.nodes` let (Karpenter's StaticDrift
-//! and repair).
+//! is replaced by one from the bare template, as many at once as budgets and `limits.nodes` let (Karpenter's
+//! StaticDrift and repair).
 //!
 //! Where there is no room for one more, a machine goes first if its gate lets it: at the limit any, and where all that
 //! could be launched comes from full reservations one that gives a place in these back.

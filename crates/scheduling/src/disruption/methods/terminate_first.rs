@@ -2,8 +2,9 @@
 //! machines: they go first, and what they give back is launched for their pods afterwards (Karpenter 1.15, gates
 //! `TerminateFirstDrift` and `TerminateFirstRepair`).
 //!
-//! Each is simulated by itself, beside all that goes already, with its place in the reservation free. Commands are of one machine each, and say nothing of where pods go: nothing can
-//! be launched or kept for them as long as the machine is there.
+//! Each is simulated by itself, beside all that goes already, with its place in the reservation free. Commands are of
+//! one machine each, and say nothing of where pods go: nothing can be launched or kept for them as long as the machine
+//! is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 

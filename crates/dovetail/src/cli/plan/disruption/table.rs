@@ -55,8 +55,8 @@ fn commands(commands: &[Command], detail: Detail) -> String {
     text
 }
 
-/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`, with why if that comes afterwards. Where nothing is launched: `room on other
-/// nodes`, or `-` if no pod moves.
+/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`, with why if that comes afterwards. Where
+/// nothing is launched: `room on other nodes`, or `-` if no pod moves.
 fn replacements(command: &Command) -> String {
     match (&command.static_node_pool, command.terminate_first) {
         (Some(pool), Some(why)) => return format!("another of nodepool {pool}, afterwards ({why})"),
