@@ -45,6 +45,7 @@ pub const DECLARATION: Declaration = Declaration {
     catalogue_options: &options::CATALOGUE,
     catalogue: catalogue::of_input,
     repair_policies: Vec::new,
+    catalogue_of_node_class: Some(catalogue::of_node_class),
     labels: provider_labels,
 };
 

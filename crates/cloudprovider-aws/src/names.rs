@@ -23,3 +23,9 @@ pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
 /// Annotation of a NodeClaim, written before its machine is asked for: the client token of that request.
 pub const LAUNCH_TOKEN: &str = "dovetail.sh/ec2-launch-token";
+
+/// Annotation of an EC2NodeClass: what NVIDIA's DRA driver lets claims share of a GPU (`unlimited`, `memory` or a
+/// number of shares).
+pub const NVIDIA_CONSUMABLE_CAPACITY: &str = "karpenter.k8s.aws/nvidia-consumable-capacity";
+/// Annotation of an EC2NodeClass: whether NVIDIA's DRA driver cuts GPUs (`dynamic` or `dynamic-on-ampere`).
+pub const NVIDIA_MIG: &str = "dovetail.sh/nvidia-mig";

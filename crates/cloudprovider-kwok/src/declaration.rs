@@ -28,6 +28,7 @@ pub const DECLARATION: Declaration = Declaration {
     catalogue_options: &[],
     catalogue: machines,
     repair_policies,
+    catalogue_of_node_class: None,
     labels: provider_labels,
 };
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::crd::CustomResourceDefinition;
 use api::labels::{LabelDomain, ProviderLabels};
+use serde_json::Value;
 
 use crate::options::{OptionDeclaration, OptionValues};
 use crate::{InstanceType, NodeClassKind, RepairPolicy};
@@ -38,6 +39,9 @@ pub struct Declaration {
     /// When a Node counts as broken: what [`CloudProvider::repair_policies`](crate::CloudProvider::repair_policies)
     /// gives.
     pub repair_policies: fn() -> Vec<RepairPolicy>,
+    /// The instance types as a node class, given as it is written, changes them; `None` if node classes change nothing
+    /// of instance types. Fails if the node class cannot be used.
+    pub catalogue_of_node_class: Option<fn(&CatalogueInput, &Value) -> Result<Catalogue, CatalogueError>>,
     /// The label rules that hold where machines are of these types.
     pub labels: fn(&[Arc<InstanceType>]) -> ProviderLabels,
 }

@@ -5,6 +5,7 @@
 //! are counted. The input may be manifests that nobody has applied, or a snapshot file, or both.
 
 mod defaults;
+mod node_classes;
 mod reader;
 mod release;
 mod role;
@@ -28,6 +29,7 @@ use decode::ObjectError;
 use decode::manifests::{DocumentError, Manifest, Origin};
 use decode::scheduler_config::SchedulerConfig;
 
+pub use node_classes::{NodeClassTypes, Types};
 pub use release::{GateSetting, Release};
 
 /// How to read.
@@ -39,6 +41,8 @@ pub struct Settings<'a> {
     pub default_node_pool: Option<&'a NodePool>,
     /// What NodePools can launch, unless a snapshot in the input says otherwise.
     pub instance_types: &'a [Arc<InstanceType>],
+    /// What node classes of the input make of them; `None` where node classes change nothing of machines.
+    pub node_class_types: Option<&'a NodeClassTypes>,
     /// The label rules of the provider whose instance types those are.
     pub labels: &'a ProviderLabels,
     /// The node classes of that provider: (group, kind).
@@ -65,6 +69,7 @@ impl<'a> Settings<'a> {
             expand_workloads: false,
             default_node_pool: None,
             instance_types,
+            node_class_types: None,
             labels,
             node_classes,
             provider_crds: &[],
@@ -169,6 +174,13 @@ pub enum OfflineNote {
         /// `<kind>.<group>`.
         node_class: String,
     },
+    /// NodePools name a node class that is not in the input, so what it would change of machines is not known.
+    MissingNodeClass {
+        /// Its kind and name.
+        node_class: String,
+        /// The NodePools.
+        node_pools: BTreeSet<String>,
+    },
     /// Workloads were counted and not expanded.
     NotExpanded(usize),
     /// Objects were given more than once; the last one counts, as when the files are applied in order.
@@ -198,6 +210,13 @@ impl fmt::Display for OfflineNote {
                 f,
                 "NodePool {node_pool} launches through {node_class}; planned with the instance types given here, not with \
                  those of that cloud"
+            ),
+            Self::MissingNodeClass { node_class, node_pools } => write!(
+                f,
+                "{node_class} is not in the input; {} {} {} planned with the provider's defaults for it",
+                if node_pools.len() == 1 { "NodePool" } else { "NodePools" },
+                node_pools.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+                if node_pools.len() == 1 { "is" } else { "are" },
             ),
             Self::NotExpanded(count) => write!(
                 f,

@@ -43,6 +43,7 @@ static DECLARATION: Declaration = Declaration {
     catalogue_options: &[LAST_TYPE],
     catalogue: machines,
     repair_policies: fake::repair_policies,
+    catalogue_of_node_class: None,
     labels: |_| api::labels::ProviderLabels::default(),
 };
 

@@ -12,10 +12,10 @@
 //! zones: {m99.large: [eu-central-1a]}
 //! ```
 //!
-//! The options `--region` and `--prices` say the first three of them too. Prices are built in for one region only; those
-//! of another are never planned with it, so they have to be given.
+//! The options `--region` and `--prices` say the first three of them too. Prices are built in for one region only;
+//! those of another are never planned with it, so they have to be given.
 //!
-//! Node classes are not read offline: machines are those of one that says nothing but that its images are AL2023.
+//! Without a node class, machines are those of one that says nothing but that its images are AL2023.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,13 @@ use serde_json::Value;
 
 use super::{instance_types, regions, supplement, zones_of};
 use crate::devices;
+use crate::instance_types::drivers::DriverSettings;
 use crate::instance_types::info::InstanceTypeInfo;
 use crate::instance_types::offerings::{Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
 use crate::instance_types::{Resolver, efas};
-use crate::node_class::AmiFamily;
+use crate::node_class::kubelet::{Expressions, Kubelet};
+use crate::node_class::{self, AmiFamily};
 use crate::options;
 use crate::pricing::{BUILT_IN_REGION, Listed, Prices};
 
@@ -57,73 +59,151 @@ struct File {
 /// If the file has another form, or the region is not built in, is said in two ways, or has no price; or if a price is
 /// none.
 pub fn of_input(input: &CatalogueInput) -> Result<Catalogue, CatalogueError> {
-    let wrong = |reason: String| CatalogueError(format!("instance types of EC2: {reason}"));
-    let file: File = match &input.instance_types {
-        Some(text) => serde_saphyr::from_str(text).map_err(|error| wrong(error.to_string()))?,
-        None => File::default(),
-    };
-    let region = match (input.options.text(options::REGION.flag), file.region.as_deref()) {
-        (Some(option), Some(file)) if option != file => {
-            return Err(wrong(format!("region: the file says {file}, and --region {option}")));
-        }
-        (Some(region), _) | (None, Some(region)) => region,
-        (None, None) => BUILT_IN_REGION,
-    };
-    if !regions().any(|known| known == region) {
-        let known: Vec<_> = regions().collect();
-        return Err(wrong(format!("region: {region:?} is none of {}", known.join(", "))));
-    }
-    let built_in = if region == BUILT_IN_REGION { Prices::built_in() } else { Prices::default() };
-    let mut prices = built_in.with(file.on_demand, file.spot).map_err(|error| wrong(error.to_string()))?;
-    if let Some(text) = input.options.text(options::PRICES.flag) {
-        prices = prices.read_over(text).map_err(|error| wrong(error.to_string()))?;
-    }
-    if prices == Prices::default() {
-        return Err(wrong(format!(
-            "region: no prices are built in for {region}, only those of {BUILT_IN_REGION}; give a file of its prices \
-             with --{}",
-            options::PRICES.flag
-        )));
-    }
-    let mut left_out = Vec::new();
-    let mut given = BTreeMap::new();
-    for (index, record) in file.instance_types.into_iter().enumerate() {
-        let name = record.get("InstanceType").and_then(Value::as_str).unwrap_or_default().to_owned();
-        match serde_json::from_value::<InstanceTypeInfo>(record) {
-            Ok(info) => {
-                given.insert(name, supplement(info));
-            }
-            Err(error) => left_out.push(wrong(format!("InstanceTypes[{index}] ({name:?}): {error}"))),
-        }
-    }
-    Ok(Catalogue { instance_types: sold_in(region, &given, &file.zones, &prices), left_out })
+    let region = Region::of_input(input)?;
+    Ok(Catalogue { instance_types: region.sold_to(&Launches::default()), left_out: region.left_out })
 }
 
-/// The types that some zone of the region sells, ordered by name. What is `given` replaces what is built in.
-fn sold_in(
-    region: &str,
-    given: &BTreeMap<String, InstanceTypeInfo>,
-    given_zones: &BTreeMap<String, Vec<String>>,
-    prices: &Prices,
-) -> Vec<InstanceType> {
-    let settings = NodeSettings::of_family(AmiFamily::Al2023);
-    let resolver = Resolver { region, settings: &settings, options: &MachineOptions::default() };
-    let mut infos: BTreeMap<&String, &InstanceTypeInfo> = instance_types().iter().collect();
-    infos.extend(given);
-    let mut sold = Vec::new();
-    for (name, info) in infos {
-        let zones = given_zones.get(name).cloned().unwrap_or_else(|| zones_of(name, region));
-        if zones.is_empty() {
-            continue;
-        }
-        let zones: Vec<_> = zones.into_iter().map(|name| Zone { name, id: None, has_subnet: true }).collect();
-        let market = Market { zones: &zones, prices, reservations: &[], is_out_of_stock: &|_| false };
-        let mut instance_type = resolver.resolve(info, None);
-        instance_type.dynamic_resources = devices::dynamic_resources(info, efas(info, &settings));
-        market.add_offerings(&mut instance_type, info, &settings);
-        sold.push(instance_type);
+/// The types of [`of_input`] as an EC2NodeClass changes them: capacity and overhead, which of them can be launched, and
+/// the devices that are attached. Only the zones of the subnets in its status can be launched in, if it has any.
+///
+/// Capacity reservations in its status have no part: what is left of them is not told there. The strategy of a
+/// placement group is not told either.
+///
+/// # Errors
+/// As [`of_input`]; and if the object is no EC2NodeClass that a server would store, if no kubelet takes its settings,
+/// or if its subnets are in another region.
+pub fn of_node_class(input: &CatalogueInput, node_class: &Value) -> Result<Catalogue, CatalogueError> {
+    let region = Region::of_input(input)?;
+    let launches = Launches::of_node_class(node_class, &region.name).map_err(CatalogueError)?;
+    Ok(Catalogue { instance_types: region.sold_to(&launches), left_out: region.left_out })
+}
+
+/// What can be had in a region, and what it costs.
+struct Region {
+    name: String,
+    /// Types that replace those that are built in, or come beside them.
+    given: BTreeMap<String, InstanceTypeInfo>,
+    /// The zones of types, in place of those that are built in.
+    zones: BTreeMap<String, Vec<String>>,
+    prices: Prices,
+    left_out: Vec<CatalogueError>,
+}
+
+/// How machines are launched.
+struct Launches {
+    settings: NodeSettings,
+    /// The zones that have subnets, with their ids as far as they are known; every zone where absent.
+    zones: Option<BTreeMap<String, Option<String>>>,
+}
+
+impl Default for Launches {
+    fn default() -> Self {
+        Self { settings: NodeSettings::of_family(AmiFamily::Al2023), zones: None }
     }
-    sold
+}
+
+impl Launches {
+    fn of_node_class(object: &Value, region: &str) -> Result<Self, String> {
+        let listed = |problems: Vec<String>| problems.join("; ");
+        let class = node_class::decode(object)
+            .map_err(|error| listed(error.problems.iter().map(ToString::to_string).collect()))?;
+        let kubelet = Kubelet::read(&class.spec.kubelet, class.spec.ami_family, Expressions::Disabled)
+            .map_err(|problems| listed(problems.iter().map(ToString::to_string).collect()))?;
+        let subnets: BTreeMap<_, _> = class.status.subnets.into_iter().map(|it| (it.zone, it.zone_id)).collect();
+        if !subnets.is_empty() && !subnets.keys().any(|zone| zone.starts_with(region)) {
+            let zones = subnets.into_keys().collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "status.subnets: they are in {zones}, not in {region}; --{} says the region",
+                options::REGION.flag
+            ));
+        }
+        let drivers = DriverSettings::of_annotations(&class.annotations)?;
+        let settings = NodeSettings { drivers, ..NodeSettings::of_node_class(&class.spec, &kubelet, None) };
+        Ok(Self { settings, zones: Some(subnets).filter(|zones| !zones.is_empty()) })
+    }
+
+    fn zone(&self, name: String) -> Zone {
+        match &self.zones {
+            None => Zone { name, id: None, has_subnet: true },
+            Some(zones) => {
+                let subnet = zones.get(&name);
+                Zone { id: subnet.cloned().flatten(), has_subnet: subnet.is_some(), name }
+            }
+        }
+    }
+}
+
+impl Region {
+    fn of_input(input: &CatalogueInput) -> Result<Self, CatalogueError> {
+        let wrong = |reason: String| CatalogueError(format!("instance types of EC2: {reason}"));
+        let file: File = match &input.instance_types {
+            Some(text) => serde_saphyr::from_str(text).map_err(|error| wrong(error.to_string()))?,
+            None => File::default(),
+        };
+        let name = region(input.options.text(options::REGION.flag), file.region.as_deref()).map_err(wrong)?;
+        let built_in = if name == BUILT_IN_REGION { Prices::built_in() } else { Prices::default() };
+        let mut prices = built_in.with(file.on_demand, file.spot).map_err(|error| wrong(error.to_string()))?;
+        if let Some(text) = input.options.text(options::PRICES.flag) {
+            prices = prices.read_over(text).map_err(|error| wrong(error.to_string()))?;
+        }
+        if prices == Prices::default() {
+            return Err(wrong(format!(
+                "region: no prices are built in for {name}, only those of {BUILT_IN_REGION}; give a file of its prices \
+                 with --{}",
+                options::PRICES.flag
+            )));
+        }
+        let mut left_out = Vec::new();
+        let mut given = BTreeMap::new();
+        for (index, record) in file.instance_types.into_iter().enumerate() {
+            let name = record.get("InstanceType").and_then(Value::as_str).unwrap_or_default().to_owned();
+            match serde_json::from_value::<InstanceTypeInfo>(record) {
+                Ok(info) => {
+                    given.insert(name, supplement(info));
+                }
+                Err(error) => left_out.push(wrong(format!("InstanceTypes[{index}] ({name:?}): {error}"))),
+            }
+        }
+        Ok(Self { name: name.to_owned(), given, zones: file.zones, prices, left_out })
+    }
+
+    /// The types that some zone sells, ordered by name.
+    fn sold_to(&self, launches: &Launches) -> Vec<InstanceType> {
+        let settings = &launches.settings;
+        let resolver = Resolver { region: &self.name, settings, options: &MachineOptions::default() };
+        let mut infos: BTreeMap<&String, &InstanceTypeInfo> = instance_types().iter().collect();
+        infos.extend(&self.given);
+        let mut sold = Vec::new();
+        for (name, info) in infos {
+            let zones = self.zones.get(name).cloned().unwrap_or_else(|| zones_of(name, &self.name));
+            if zones.is_empty() {
+                continue;
+            }
+            let zones: Vec<_> = zones.into_iter().map(|name| launches.zone(name)).collect();
+            let market = Market { zones: &zones, prices: &self.prices, reservations: &[], is_out_of_stock: &|_| false };
+            let mut instance_type = resolver.resolve(info, None);
+            instance_type.dynamic_resources = devices::dynamic_resources(info, efas(info, settings), &settings.drivers);
+            market.add_offerings(&mut instance_type, info, settings);
+            sold.push(instance_type);
+        }
+        sold
+    }
+}
+
+/// The region to plan for, of an option and a file.
+fn region<'a>(option: Option<&'a str>, file: Option<&'a str>) -> Result<&'a str, String> {
+    let name = match (option, file) {
+        (Some(option), Some(file)) if option != file => {
+            return Err(format!("region: the file says {file}, and --{} {option}", options::REGION.flag));
+        }
+        (Some(name), _) | (None, Some(name)) => name,
+        (None, None) => BUILT_IN_REGION,
+    };
+    if regions().any(|known| known == name) {
+        return Ok(name);
+    }
+    let known: Vec<_> = regions().collect();
+    Err(format!("region: {name:?} is none of {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -241,5 +321,69 @@ mod tests {
         let price = |name| find(&read.instance_types, name).unwrap().offerings[0].price.0;
         assert_eq!((price("m5.large"), price("c5.large")), (2_000_000_000, 1_000_000_000));
         assert_eq!(price("m5.xlarge"), 192_000_000);
+    }
+
+    fn of_class(spec: Value, status: Value) -> Result<Vec<InstanceType>, String> {
+        let mut class = serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "c"},
+            "spec": {
+                "role": "node", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}],
+                "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}],
+            },
+        });
+        if !status.is_null() {
+            class["status"] = status;
+        }
+        class["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let read = of_node_class(&CatalogueInput::default(), &class);
+        read.map(|read| read.instance_types).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_node_class_changes_what_machines_hold() {
+        let spec = serde_json::json!({
+            "instanceStorePolicy": "RAID0",
+            "kubelet": {"maxPods": 30, "kubeReserved": {"cpu": "250m"}, "evictionHard": {"memory.available": "5%"}},
+        });
+        let types = of_class(spec, Value::Null).unwrap();
+        let m5d = find(&types, "m5d.large").unwrap();
+        let amount = |list: &cloudprovider::ResourceList, resource| list[resource].to_string();
+        assert_eq!(amount(&m5d.capacity, "pods"), "30");
+        assert_eq!(amount(&m5d.capacity, "ephemeral-storage"), "75G");
+        assert_eq!(amount(&m5d.overhead.kube_reserved, "cpu"), "250m");
+        // 7577 MiB, of which 5 %.
+        assert_eq!(amount(&m5d.capacity, "memory"), "7577Mi");
+        let kept = m5d.overhead.eviction_threshold["memory"].value().unwrap();
+        assert_eq!(u64::try_from(kept).unwrap(), (7577_u64 << 20).div_ceil(20));
+        // Bottlerocket reckons the kubelet's memory from the most pods: 255 MiB, and 11 for each.
+        assert_eq!(amount(&m5d.overhead.kube_reserved, "memory"), "585Mi");
+        let plain = of_input(&CatalogueInput::default()).unwrap().instance_types;
+        assert_eq!(amount(&find(&plain, "m5d.large").unwrap().capacity, "ephemeral-storage"), "20Gi");
+    }
+
+    #[test]
+    fn machines_of_a_node_class_are_in_the_zones_of_its_subnets() {
+        let status = serde_json::json!({"subnets": [{"id": "subnet-1", "zone": "us-east-1b", "zoneID": "use1-az2"}]});
+        let types = of_class(Value::Object(serde_json::Map::new()), status).unwrap();
+        let m5 = find(&types, "m5.large").unwrap();
+        let launchable: BTreeMap<_, _> =
+            m5.offerings.iter().filter(|it| it.launchable()).map(|it| (it.zone.as_str(), &it.labels)).collect();
+        let labels = BTreeMap::from([(crate::labels::ZONE_ID.to_owned(), "use1-az2".to_owned())]);
+        assert_eq!(launchable, BTreeMap::from([("us-east-1b", &labels)]));
+        // The others keep their prices, for machines that run there.
+        assert!(m5.offerings.iter().any(|it| it.zone == "us-east-1a" && !it.launchable()));
+    }
+
+    #[test]
+    fn a_node_class_that_cannot_be_used_is_refused_with_the_field() {
+        let refused = |spec: Value, status: Value| of_class(spec, status).unwrap_err();
+        let kubelet = serde_json::json!({"kubelet": {"maxPods": "many"}});
+        assert!(refused(kubelet, Value::Null).starts_with("spec.kubelet.maxPods: "));
+        let elsewhere = serde_json::json!({"subnets": [{"id": "subnet-1", "zone": "eu-west-1a"}]});
+        assert_eq!(
+            refused(Value::Object(serde_json::Map::new()), elsewhere),
+            "status.subnets: they are in eu-west-1a, not in us-east-1; --region says the region"
+        );
+        assert!(refused(serde_json::json!({"role": ""}), Value::Null).contains("spec.role"));
     }
 }

@@ -5,6 +5,7 @@
 use cloudprovider::ResourceList;
 use model::Quantity;
 
+use super::drivers::DriverSettings;
 use crate::node_class::AmiFamily;
 use crate::node_class::decode::NodeClassSpec;
 use crate::node_class::kubelet::Kubelet;
@@ -25,6 +26,8 @@ pub struct NodeSettings {
     pub kubelet: KubeletSettings,
     /// What else a type must be able to do.
     pub demands: Demands,
+    /// How the machines' DRA drivers are set up.
+    pub drivers: DriverSettings,
 }
 
 impl NodeSettings {
@@ -37,6 +40,7 @@ impl NodeSettings {
             network_interfaces: Vec::new(),
             kubelet: KubeletSettings::default(),
             demands: Demands::default(),
+            drivers: DriverSettings::default(),
         }
     }
 
@@ -68,6 +72,7 @@ impl NodeSettings {
                 connection_tracking: spec.connection_tracking.is_some(),
                 placement_strategy,
             },
+            drivers: DriverSettings::default(),
         }
     }
 

@@ -124,6 +124,15 @@ mod tests {
     }
 
     #[test]
+    fn spot_prices_of_another_file_replace_those_of_its_types_and_leave_the_others() {
+        let first = "spot: {m5.large: {a: 0.05, b: 0.06}, c5.large: {a: 0.03}}";
+        let prices = Prices::default().read_over(first).unwrap().read_over("spot: {m5.large: {a: 0.04}}").unwrap();
+        let price = |name, zone| prices.price(name, zone, CapacityType::Spot).map(|price| price.0);
+        assert_eq!((price("m5.large", "a"), price("m5.large", "b")), (Some(40_000_000), None));
+        assert_eq!(price("c5.large", "a"), Some(30_000_000));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_field() {
         for (text, expected) in [
             ("onDemand: {m5.large: 0}", "prices: onDemand.m5.large: 0 is not above zero"),

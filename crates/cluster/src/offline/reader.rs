@@ -20,6 +20,7 @@ use scheduling::devices::DeviceObjects;
 use serde_json::{Value, json};
 
 use super::defaults::{Defaults, apply_to_metadata};
+use super::node_classes::Types;
 use super::role::{Role, is_of_provider};
 use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
 use crate::buffers::{self, NotResolved};
@@ -55,9 +56,6 @@ const NODE_REPAIR: &str = "NodeRepair";
 const NODE_OVERLAY: &str = "NodeOverlay";
 /// The gate that lets room be kept free.
 const CAPACITY_BUFFER: &str = "CapacityBuffer";
-
-/// Instance types that NodePools share.
-type Types = Arc<[Arc<InstanceType>]>;
 
 /// A NodePool of the input, and why it is refused if it is.
 struct GivenNodePool {
@@ -265,6 +263,9 @@ impl<'a> Reader<'a> {
             }
             Role::Checked => {
                 self.admit(&manifest)?;
+                if self.node_class(&manifest)? {
+                    return Ok(());
+                }
                 *self.not_used.entry(manifest.kind).or_default() += 1;
             }
             Role::NotUsed => {}

@@ -15,6 +15,7 @@ fn settings() -> Settings<'static> {
         expand_workloads: true,
         default_node_pool: None,
         instance_types: &[],
+        node_class_types: None,
         labels: LABELS.get_or_init(ProviderLabels::default),
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
         provider_crds: &[],

@@ -122,7 +122,7 @@ impl Input {
 
     fn asked(documents: Documents, args: &InputArgs, ask: impl FnOnce(&mut Offline)) -> anyhow::Result<Self> {
         let provider = args.machines.declaration();
-        let MachineTypes { types, left_out } = args.machines.read()?;
+        let MachineTypes { types, of_node_classes, left_out } = args.machines.read(&documents.manifests)?;
         let default_node_pool =
             if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool(provider)?) };
         let labels = (provider.labels)(&types);
@@ -136,6 +136,7 @@ impl Input {
             expand_workloads: args.expand_workloads,
             default_node_pool: default_node_pool.as_ref(),
             instance_types: &types,
+            node_class_types: of_node_classes.as_ref(),
             labels: &labels,
             node_classes: &node_classes,
             provider_crds: &provider_crds,
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn instance_types_are_those_that_the_provider_declares() {
-        let types = fake().machines.read().unwrap().types;
+        let types = fake().machines.read(&[]).unwrap().types;
         let names: Vec<_> = types.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["fake-small", "fake-medium", "fake-large"]);
     }
@@ -312,9 +313,9 @@ mod tests {
         let file = std::env::temp_dir().join(format!("dovetail-third-provider-{}", std::process::id()));
         std::fs::write(&file, "fake-medium").unwrap();
         let machines = MachineTypesArgs { instance_types: Some(file.clone()), ..fake().machines };
-        let read = machines.read().unwrap();
+        let read = machines.read(&[]).unwrap();
         std::fs::write(&file, "unknown").unwrap();
-        let refused = machines.read().unwrap_err();
+        let refused = machines.read(&[]).unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(read.types.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["fake-medium"]);
         assert!(format!("{refused:#}").ends_with(": no type"), "{refused:#}");
@@ -323,7 +324,7 @@ mod tests {
     #[test]
     fn instance_types_are_those_that_the_providers_options_leave() {
         let cli = Cli::try_parse_from(["dovetail", "--provider=fake", "--fake-last-type=fake-medium"]).unwrap();
-        let types = cli.input.machines.read().unwrap().types;
+        let types = cli.input.machines.read(&[]).unwrap().types;
         assert_eq!(types.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["fake-small", "fake-medium"]);
         let refused = Cli::try_parse_from(["dovetail", "--fake-last-type=fake-medium"]).unwrap_err().to_string();
         assert!(refused.contains("--fake-last-type is of provider fake, not kwok"), "{refused}");

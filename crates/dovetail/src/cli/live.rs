@@ -163,7 +163,7 @@ async fn instance_types(
     node_pools: &[Value],
 ) -> anyhow::Result<Vec<(String, Vec<Arc<InstanceType>>)>> {
     let machines = &options.machines;
-    let catalogue = machines.read()?;
+    let catalogue = machines.read(&[])?;
     catalogue.left_out.iter().for_each(output::problem);
     let catalogue = catalogue.types.iter().map(|instance_type| InstanceType::clone(instance_type)).collect();
     let setup = Setup {
