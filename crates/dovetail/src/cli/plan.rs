@@ -2,7 +2,7 @@
 
 mod compare;
 mod disruption;
-mod table;
+pub(super) mod table;
 
 use std::path::{Path, PathBuf};
 
