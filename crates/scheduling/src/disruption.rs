@@ -39,18 +39,31 @@ use self::methods::consolidation::balanced::{Balanced, Score};
 use self::methods::{Outcome, consolidation, drift, emptiness, static_drift, terminate_first};
 use self::plan::{Command, CommandScore, DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
+use crate::bound::Solved;
 use crate::snapshot::fleet::{Fleet, FleetNode, Reason, UnderWay};
 use crate::snapshot::{NodeId, Snapshot};
 
+/// What a plan leaves for the next ones of the same cluster: relaxations that were solved, with what they are of. A plan
+/// finds what it would find without it, sooner. Its size is bounded.
+#[derive(Debug, Default)]
+pub struct Memory {
+    solved: Solved,
+}
+
 /// Plans which machines go. A snapshot without a fleet has none.
 pub fn plan_disruption(snapshot: &Snapshot) -> DisruptionPlan {
+    plan_disruption_with(snapshot, &mut Memory::default())
+}
+
+/// [`plan_disruption`] with what earlier plans have left, of whatever snapshots; the plan is the same byte for byte.
+pub fn plan_disruption_with(snapshot: &Snapshot, memory: &mut Memory) -> DisruptionPlan {
     let Some(fleet) = snapshot.fleet.as_deref() else { return DisruptionPlan::default() };
     let context = Context::new(snapshot, fleet);
     let candidates = Candidates::new(&context);
     let mut allowances = Allowances::new(fleet);
     let mut outcome = emptiness::commands(&context, &candidates, &mut allowances);
     outcome.extend(drift::commands(&context, &candidates, &mut allowances, &outcome));
-    let (mut outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome);
+    let (mut outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome, &memory.solved);
     outcome.extend(terminate_first::commands(&context, &mut allowances, &outcome));
     outcome.extend(static_drift::commands(&context, &candidates, &mut allowances));
     DisruptionPlan { fleet_bound: bound, ..finish(&context, &candidates, &allowances, outcome) }

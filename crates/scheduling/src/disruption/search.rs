@@ -34,6 +34,7 @@ pub(super) use self::certificates::Certificate;
 pub(super) use self::neighbourhoods::by_saving_per_disruption;
 pub(super) use self::trials::NewMachine;
 use self::trials::Trials;
+use crate::bound::Solved;
 use crate::simulation::compile::attachments;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
@@ -76,6 +77,8 @@ pub(super) struct Question<'q> {
     pub(super) launched_anyway: i128,
     /// How many more machines of each NodePool may go; `None` if nothing limits them.
     pub(super) allowed: Vec<Option<u32>>,
+    /// Relaxations that were solved before.
+    pub(super) solved: &'q Solved,
     /// Whether a command of these machines that saves so much and launches those is one that rules allow.
     pub(super) allows: &'q Allows<'q>,
 }

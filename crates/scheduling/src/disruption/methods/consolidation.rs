@@ -25,6 +25,7 @@ use self::confirm::{Confirmed, Ground, Rejected, confirm};
 use self::eligible::Eligible;
 use self::rules::Rules;
 use super::Outcome;
+use crate::bound::Solved;
 use crate::disruption::budgets::Allowances;
 use crate::disruption::candidates::{Candidates, Context};
 use crate::disruption::reason::{NodeReason, Unconsolidatable};
@@ -43,6 +44,7 @@ pub(crate) fn extend(
     candidates: &Candidates,
     allowances: &mut Allowances<'_>,
     before: Outcome,
+    solved: &Solved,
 ) -> (Outcome, Option<PriceNanoUsdPerHour>) {
     let eligible = Eligible::new(context, candidates, &before);
     if eligible.machines.is_empty() {
@@ -57,6 +59,7 @@ pub(crate) fn extend(
         refused: &ground.refused,
         launched_anyway: ground.cost,
         allowed: eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect(),
+        solved,
         allows: &|set, saving, launched| rules.forbids(set, saving, launched).is_none(),
     };
     let grounds = Grounds { ground: &ground, eligible: &eligible, rules: &rules, allowances: &*allowances };

@@ -13,7 +13,7 @@ use model::{IdVec, PriceNanoUsdPerHour};
 use super::certificates::Certificate;
 use super::trials::Trials;
 use super::{CouldGo, Pods, Question};
-use crate::bound::{self, Solved};
+use crate::bound;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::packing::Packing;
 use crate::simulation::packing::state::Bin;
@@ -49,7 +49,7 @@ impl Bounds {
             u32::try_from(placed).unwrap_or(u32::MAX)
         });
         let could_go = trials.rooms_without_pods();
-        let relaxed = bound::relax_fleet(problem, trials.packing.run, &placed, &could_go, &Solved::default());
+        let relaxed = bound::relax_fleet(problem, trials.packing.run, &placed, &could_go, question.solved);
         let worth: Vec<IdVec<ClassId, i64>> =
             [Some(relaxed.worth), Some(relaxed.other_worth), relaxed.whole_worth].into_iter().flatten().collect();
         Self {

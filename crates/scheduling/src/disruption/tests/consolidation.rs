@@ -2,6 +2,7 @@
 
 mod exact;
 mod extremes;
+mod memory;
 
 use std::sync::Arc;
 
