@@ -21,6 +21,7 @@ fn settings() -> Settings<'static> {
         provider_crds: &[],
         release: Release::default(),
         scheduler_config: None,
+        repair_policies: None,
     }
 }
 
