@@ -1,7 +1,7 @@
 //! Disruption: machines go that are broken or empty, have drifted, or could be fewer or cheaper, and others take their
 //! place first.
 //!
-//! What goes is decided by [`scheduling::disruption::plan_disruption`], a pure function. A command of its plan is
+//! What goes is decided by [`scheduling::disruption::plan_disruption_with`], a pure function. A command of its plan is
 //! proposed (`proposals`), begins (`start`), waits for its replacements (`progress`), and ends or is rolled back. All
 //! that has begun is written down on the NodeClaims ([`cluster::node_claim::command`]), and every look reads it from
 //! there (`view`), so the next leader goes on with it or takes it back. In which order things are written is in
@@ -22,8 +22,10 @@ use api::{NodeClaim, NodePool};
 use cluster::node_claim::command::Note;
 use cluster::node_repair::Repair;
 use model::{DurationMs, NodeClaimName, NodePoolName, Timestamp};
+use parking_lot::Mutex;
 use scheduling::disruption::plan::{Command, TerminateFirst};
-use scheduling::disruption::plan_disruption;
+use scheduling::disruption::{self, plan_disruption_with};
+use scheduling::snapshot::Snapshot;
 use scheduling::snapshot::fleet::Reason;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -107,6 +109,8 @@ pub(crate) struct Disruption {
 #[derive(Debug, Default)]
 struct Memory {
     proposals: Proposals,
+    /// What a plan leaves for the next.
+    plans: Arc<Mutex<disruption::Memory>>,
     /// When there was last a plan.
     planned_at: Option<Instant>,
     /// The NodeClaims whose machines were broken at the last look: time alone breaks a machine whose condition is
@@ -255,6 +259,7 @@ impl Disruption {
         let now = context.clock.now();
         let broken = planning::broken(&context.store.read(), context.policies_of_replacement(), now);
         if broken.is_empty() && !planning::has_work(&context.store.read(), context.options.expiration, now) {
+            self.metrics.at_rest();
             // What was rolled back is remembered.
             memory.proposals.update(&[], now);
             memory.broken = broken;
@@ -266,7 +271,15 @@ impl Disruption {
         if !(has_changed || is_old || memory.proposals.are_any()) {
             return POLL;
         }
-        let Some(planned) = self.fleet.look(context, plan_disruption).await else {
+        let solved = Arc::clone(&memory.plans);
+        let plan = move |snapshot: &Snapshot| {
+            // Taken out for the plan: what a panic leaves is not used again.
+            let mut remembered = std::mem::take(&mut *solved.lock());
+            let plan = plan_disruption_with(snapshot, &mut remembered);
+            *solved.lock() = remembered;
+            plan
+        };
+        let Some(planned) = self.fleet.look(context, plan).await else {
             self.has_changed.store(true, Ordering::Relaxed);
             return POLL;
         };

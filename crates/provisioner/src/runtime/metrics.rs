@@ -51,7 +51,8 @@ const LIFETIME_BUCKETS: [f64; 15] = [
     30.0 * DAY,
 ];
 
-type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
+/// A gauge of amounts that are no whole numbers.
+pub(crate) type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 pub(crate) type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 macro_rules! label_sets {

@@ -17,7 +17,7 @@ use scheduling::disruption::plan::{CommandScore, DisruptionPlan, TerminateFirst}
 use scheduling::disruption::reason::{NodeReason, Unconsolidatable};
 use scheduling::snapshot::fleet::{ConsolidationPolicy, Reason};
 
-use crate::runtime::metrics::{DURATION_BUCKETS, Histograms, Metrics, seconds};
+use crate::runtime::metrics::{DURATION_BUCKETS, FloatGauge, Histograms, Metrics, seconds};
 
 /// What Karpenter shows where nothing limits a NodePool.
 const UNLIMITED: i64 = i32::MAX as i64;
@@ -91,6 +91,8 @@ pub(crate) struct DisruptionMetrics {
     terminate_first_decisions: Family<TerminateFirstLabels, Counter>,
     allowed_disruptions: Family<PoolReasonLabels, Gauge>,
     nodes_consuming_budgets: Family<PoolReasonLabels, Gauge>,
+    fleet_price: FloatGauge,
+    fleet_price_bound: FloatGauge,
 }
 
 /// Karpenter's buckets of scores.
@@ -158,6 +160,8 @@ impl DisruptionMetrics {
             terminate_first_decisions: Family::default(),
             allowed_disruptions: Family::default(),
             nodes_consuming_budgets: Family::default(),
+            fleet_price: FloatGauge::default(),
+            fleet_price_bound: FloatGauge::default(),
         };
         let karpenter = metrics.registry_mut().sub_registry_with_prefix("karpenter");
         let voluntary = karpenter.sub_registry_with_prefix("voluntary_disruption");
@@ -211,6 +215,17 @@ impl DisruptionMetrics {
             "nodes_consuming_budgets",
             "Nodes of a NodePool that count against its budgets",
             this.nodes_consuming_budgets.clone(),
+        );
+        let own = metrics.registry_mut().sub_registry_with_prefix("dovetail");
+        own.register(
+            "fleet_price",
+            "What the machines of the last plan of disruption cost, in dollars per hour; 0 while none is made",
+            this.fleet_price.clone(),
+        );
+        own.register(
+            "fleet_price_bound",
+            "No fleet costs less in which all pods have a place, in dollars per hour; 0 where no bound is known",
+            this.fleet_price_bound.clone(),
         );
         this
     }
@@ -296,8 +311,16 @@ impl DisruptionMetrics {
         self.failed_validations.get_or_create(&ConsolidationLabels { consolidation_type }).inc();
     }
 
+    /// No plan is made, since no machine could go.
+    pub(crate) fn at_rest(&self) {
+        self.fleet_price.set(0.0);
+        self.fleet_price_bound.set(0.0);
+    }
+
     /// A plan was made.
     pub(crate) fn planned(&self, plan: &DisruptionPlan, took: Duration) {
+        self.fleet_price.set(plan.fleet_price.before.dollars());
+        self.fleet_price_bound.set(plan.fleet_bound.unwrap_or_default().dollars());
         let labels = EvaluationLabels { reason: "all".to_owned(), consolidation_type: String::new() };
         self.evaluation_duration_seconds.get_or_create(&labels).observe(seconds(took));
         self.rejected(plan);
@@ -359,7 +382,8 @@ fn would_go(plan: &DisruptionPlan, reason: &NodeReason) -> Option<Reason> {
 
 #[cfg(test)]
 mod tests {
-    use scheduling::disruption::plan::PoolAllowance;
+    use model::PriceNanoUsdPerHour;
+    use scheduling::disruption::plan::{FleetPrice, PoolAllowance};
     use scheduling::snapshot::NodeId;
 
     use super::*;
@@ -388,6 +412,8 @@ mod tests {
                 (node, NodeReason::Unconsolidatable(balanced)),
                 (node, NodeReason::Undecided { reason: Reason::Underutilized }),
             ],
+            fleet_price: FleetPrice { before: PriceNanoUsdPerHour(12_500_000_000), ..FleetPrice::default() },
+            fleet_bound: Some(PriceNanoUsdPerHour(11_250_000_000)),
             ..DisruptionPlan::default()
         };
         of_disruption.planned(&plan, Duration::from_millis(300));
@@ -427,8 +453,32 @@ mod tests {
             r#"karpenter_nodepools_allowed_disruptions{nodepool="b",reason="drifted"} 2147483647"#,
             r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="drifted"} 3"#,
             r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="unhealthy"} 2"#,
+            "dovetail_fleet_price 12.5",
+            "dovetail_fleet_price_bound 11.25",
         ] {
             assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_bound_of_a_fleet_is_gone_once_none_is_known() {
+        let mut metrics = Metrics::new();
+        let of_disruption = DisruptionMetrics::register(&mut metrics);
+        let price = |dollars: i64| PriceNanoUsdPerHour(dollars * 1_000_000_000);
+        let fleet_price = FleetPrice { before: price(3), ..FleetPrice::default() };
+        let known = DisruptionPlan { fleet_price, fleet_bound: Some(price(2)), ..DisruptionPlan::default() };
+        let unknown = DisruptionPlan { fleet_price, ..DisruptionPlan::default() };
+        let shows = |fleet: &str, bound: &str| {
+            let text = metrics.render().unwrap();
+            let has = |name: &str, value: &str| text.lines().any(|line| line == format!("{name} {value}"));
+            assert!(has("dovetail_fleet_price", fleet) && has("dovetail_fleet_price_bound", bound), "{text}");
+        };
+        of_disruption.planned(&known, Duration::ZERO);
+        shows("3.0", "2.0");
+        of_disruption.planned(&unknown, Duration::ZERO);
+        shows("3.0", "0.0");
+        of_disruption.planned(&known, Duration::ZERO);
+        of_disruption.at_rest();
+        shows("0.0", "0.0");
     }
 }
