@@ -113,6 +113,8 @@ pub struct HeaderOptions {
     pub eviction_price_nano_usd: i64,
     /// How long a saving counts.
     pub consolidation_horizon: DurationMs,
+    /// How long pods with devices take to start anew.
+    pub device_restart: DurationMs,
     /// Whether spot machines may be replaced by spot machines.
     pub spot_to_spot_consolidation: bool,
     /// What becomes of machines that are past their time: `Forceful` or `Graceful`.
@@ -190,6 +192,7 @@ impl From<&Options> for HeaderOptions {
             ignore_dra_requests: options.ignore_dra_requests,
             eviction_price_nano_usd: options.disruption.eviction_price_nano_usd,
             consolidation_horizon: options.disruption.consolidation_horizon,
+            device_restart: options.disruption.device_restart,
             spot_to_spot_consolidation: options.disruption.spot_to_spot_consolidation,
             expiration_policy: match options.disruption.expiration.policy {
                 ExpirationPolicy::Forceful => ExpirationPolicyName::Forceful,
@@ -277,6 +280,7 @@ impl Header {
             disruption: DisruptionOptions {
                 eviction_price_nano_usd: self.options.eviction_price_nano_usd,
                 consolidation_horizon: self.options.consolidation_horizon,
+                device_restart: self.options.device_restart,
                 spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
                 terminate_first_drift: self.is_on(TERMINATE_FIRST_DRIFT),
                 terminate_first_repair: self.is_on(TERMINATE_FIRST_REPAIR),

@@ -114,6 +114,10 @@ pub struct RawOptions {
     /// How long a saving of consolidation counts against --eviction-price
     #[arg(long, env = "CONSOLIDATION_HORIZON", default_value = "1h", value_parser = go_duration, help_heading = "Planning")]
     pub consolidation_horizon: DurationMs,
+    /// How long pods with devices take to start anew elsewhere: consolidation counts their machine's price for that time
+    /// as a cost beside --eviction-price
+    #[arg(long, env = "DEVICE_RESTART_TIME", default_value = "5m", value_parser = go_duration, help_heading = "Planning")]
+    pub device_restart_time: DurationMs,
     /// How to choose between the alternatives (firstAvailable) of a claim: order takes the first that any machine
     /// gives, price the cheapest machine that gives any
     #[arg(long, env = "PRIORITIZED_LIST_POLICY", default_value = "order", help_heading = "Planning")]
@@ -333,6 +337,7 @@ pub struct Options {
     /// What an eviction costs, in nano-dollars.
     pub eviction_price: PriceNanoUsdPerHour,
     pub consolidation_horizon: DurationMs,
+    pub device_restart_time: DurationMs,
     pub prioritized_list_policy: PrioritizedListPolicy,
     pub node_price: PriceNanoUsdPerHour,
     pub min_values_policy: MinValuesPolicy,
@@ -405,6 +410,7 @@ impl RawOptions {
             preference_price: self.preference_price,
             eviction_price: self.eviction_price,
             consolidation_horizon: self.consolidation_horizon,
+            device_restart_time: self.device_restart_time,
             prioritized_list_policy: match self.prioritized_list_policy.as_str() {
                 "order" => PrioritizedListPolicy::Order,
                 "price" => PrioritizedListPolicy::Price,

@@ -193,6 +193,9 @@ pub struct DisruptionOptions {
     pub eviction_price_nano_usd: i64,
     /// How long a saving counts: a command pays if what it saves meanwhile is no less than what its evictions cost.
     pub consolidation_horizon: DurationMs,
+    /// How long a pod with devices is at work on nothing once it is moved: images and data come anew. As long as an
+    /// eviction has a price, the price of the machine for that time is one more cost of moving such pods.
+    pub device_restart: DurationMs,
     /// Karpenter's gate `SpotToSpotConsolidation`: spot machines may be replaced by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
     /// Karpenter's gate `TerminateFirstDrift`: a machine that has drifted or expired goes before its replacement is
@@ -220,10 +223,13 @@ impl DisruptionOptions {
 impl Default for DisruptionOptions {
     /// Differs: `eviction-price`. In Karpenter an eviction costs nothing. By `cargo xtask simulate` this price takes
     /// half of the evictions for a fleet that is no dearer (docs/disruption.md).
+    ///
+    /// Differs: `device-restart`. In Karpenter pods with devices are moved as others are.
     fn default() -> Self {
         Self {
             eviction_price_nano_usd: 20_000_000,
             consolidation_horizon: DurationMs::from_seconds(3600),
+            device_restart: DurationMs::from_seconds(300),
             spot_to_spot_consolidation: false,
             terminate_first_drift: false,
             terminate_first_repair: false,
