@@ -15,12 +15,17 @@ pub mod fleet_answer;
 pub mod instance_types;
 pub mod labels;
 pub mod launch;
+pub mod ledger;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
 pub mod names;
 pub mod node_class;
 pub mod options;
 #[cfg(feature = "plugin")]
 mod plugin;
 pub mod pricing;
+#[cfg(feature = "provider")]
+pub mod provider;
 pub mod provider_id;
 pub mod service;
 mod text_enum;
