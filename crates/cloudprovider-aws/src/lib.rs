@@ -27,6 +27,8 @@ pub mod pricing;
 #[cfg(feature = "provider")]
 pub mod provider;
 pub mod provider_id;
+#[cfg(feature = "provider")]
+pub mod reconcile;
 pub mod service;
 mod text_enum;
 pub mod user_data;

@@ -6,6 +6,7 @@
 mod catalogue;
 pub mod cluster;
 pub(crate) mod drift;
+mod dry_run;
 mod instances;
 mod journal;
 mod launcher;
@@ -53,6 +54,7 @@ use crate::service::error::launch_failure_reason;
 use crate::service::{Ec2, Kind as Fault, Pricing};
 use crate::{discovery, names, user_data};
 
+pub(crate) use self::dry_run::{DryRun, Trial};
 
 /// Tells the time of day.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
