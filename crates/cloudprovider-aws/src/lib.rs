@@ -7,6 +7,10 @@
 // Two printer columns of one type look like a repeated attribute to this lint.
 #![allow(clippy::duplicated_attributes)]
 
+#[cfg(feature = "plugin")]
+pub mod api_cluster;
+#[cfg(feature = "provider")]
+pub mod background;
 pub mod catalogue;
 pub mod declaration;
 pub mod devices;
