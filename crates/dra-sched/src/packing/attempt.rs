@@ -158,9 +158,11 @@ impl Attempt<'_> {
             let elsewhere = wanted.elsewhere.as_ref().map(|claim| Refusal::Elsewhere { claim: Arc::clone(claim) });
             let copy = match (outcome, elsewhere) {
                 (Outcome::Found(found), None) => self.copy(seen.1, &wanted, found),
-                (Outcome::Found(found), Some(elsewhere)) => {
-                    self.copy(seen.1, &wanted, found).and_then(|_| Err(elsewhere))
-                }
+                (Outcome::Found(found), Some(elsewhere)) => match self.copy(seen.1, &wanted, found) {
+                    // What cannot be written down shows only when the pod is bound.
+                    Ok(_) | Err(Refusal::NotRecorded { .. }) => Err(elsewhere),
+                    Err(refusal) => Err(refusal),
+                },
                 (Outcome::Refused(refusal), _) => Err(refusal),
                 (Outcome::OutOfBudget, Some(elsewhere)) => Err(elsewhere),
                 (Outcome::OutOfBudget, None) => {

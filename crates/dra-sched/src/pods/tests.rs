@@ -103,11 +103,13 @@ fn a_node_with_a_device_plugin_serves_the_resource_itself() {
 }
 
 #[test]
-fn in_1_36_a_pod_with_claims_is_never_bound_where_a_plugin_has_what_a_class_could_serve() {
+fn from_1_36_on_a_pod_with_claims_is_never_bound_where_a_plugin_has_what_a_class_could_serve() {
     let mut spec = containers(&[("a", "main", &[(GPU, "2")])]);
     spec["resourceClaims"] = json!([{"name": "c", "resourceClaimName": "c"}]);
-    assert_eq!(served(KubernetesMinor::V1_36, spec.clone(), &[(GPU, "4")]), ["stranded by example.com/gpu"]);
-    assert!(served(KubernetesMinor::V1_37, spec.clone(), &[(GPU, "4")]).is_empty());
+    assert!(served(KubernetesMinor::V1_35, spec.clone(), &[(GPU, "4")]).is_empty());
+    for release in [KubernetesMinor::V1_36, KubernetesMinor::V1_37] {
+        assert_eq!(served(release, spec.clone(), &[(GPU, "4")]), ["stranded by example.com/gpu"], "{release}");
+    }
     spec["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/nic"] = "1".into();
     assert_eq!(served(KubernetesMinor::V1_36, spec, &[(GPU, "4")]).len(), 2, "there is something to write");
 }

@@ -20,7 +20,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// The devices that count although their drivers do not publish them at the moment.
 #[derive(Debug)]
-pub struct HeldDevices {
+pub(crate) struct HeldDevices {
     slices: Mutex<HeldSlices>,
     /// Something is held that was not.
     changed: Notify,
@@ -28,7 +28,7 @@ pub struct HeldDevices {
 
 impl HeldDevices {
     /// Lost devices are held for that long.
-    pub fn new(timeout: DurationMs) -> Self {
+    pub(crate) fn new(timeout: DurationMs) -> Self {
         Self { slices: Mutex::new(HeldSlices::new(timeout)), changed: Notify::new() }
     }
 
