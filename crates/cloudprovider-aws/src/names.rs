@@ -23,11 +23,11 @@ pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
 /// Tag of a machine, from its launch on: the client token of the request that asked for it.
 pub const LAUNCH_TOKEN: &str = "dovetail.sh/ec2-launch-token";
+/// Tag of a machine, added after its launch: the UID of its NodeClaim.
+pub const NODE_CLAIM_UID: &str = "dovetail.sh/nodeclaim-uid";
 
 /// Annotation of an EC2NodeClass: what NVIDIA's DRA driver lets claims share of a GPU (`unlimited`, `memory` or a
 /// number of shares).
 pub const NVIDIA_CONSUMABLE_CAPACITY: &str = "karpenter.k8s.aws/nvidia-consumable-capacity";
 /// Annotation of an EC2NodeClass: whether NVIDIA's DRA driver cuts GPUs (`dynamic` or `dynamic-on-ampere`).
 pub const NVIDIA_MIG: &str = "dovetail.sh/nvidia-mig";
-/// Tag of a machine, added after its launch: the UID of its NodeClaim.
-pub const NODE_CLAIM_UID: &str = "dovetail.sh/nodeclaim-uid";

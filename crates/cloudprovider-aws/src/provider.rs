@@ -249,7 +249,8 @@ impl Ec2CloudProvider {
         let (ledger, of_ledger) = inner.market.ledger();
         let inputs = Inputs {
             region: inner.region.clone(),
-            settings: NodeSettings::of_node_class(&class.spec, &ready.kubelet, strategy),
+            settings: NodeSettings::of_node_class(class, &ready.kubelet, strategy)
+                .map_err(|reason| Error::NodeClassNotReady(format!("EC2NodeClass {}: {reason}", class.name)))?,
             options: inner.machines,
             images: class.status.amis.clone(),
             subnet_zones: Inputs::subnet_zones(class),

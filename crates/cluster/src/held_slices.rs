@@ -71,12 +71,7 @@ impl HeldSlices {
     }
 
     /// Takes up that a slice came, changed or went, at that time.
-    pub fn change(
-        &mut self,
-        before: Option<&Arc<ResourceSlice>>,
-        after: Option<&Arc<ResourceSlice>>,
-        now: Timestamp,
-    ) {
+    pub fn change(&mut self, before: Option<&Arc<ResourceSlice>>, after: Option<&Arc<ResourceSlice>>, now: Timestamp) {
         // What replaces a slice is there before the slice is gone, so that the pool was complete all the time.
         let same = before.is_some() && before.and_then(|slice| key(slice)) == after.and_then(|slice| key(slice));
         if let Some((of, pool)) = before.filter(|_| !same).and_then(|slice| key(slice))
@@ -322,7 +317,8 @@ mod tests {
         stage.publish(&slice("n1", 0, (1, 1)), 0);
         stage.withdraw("n1-0", 1000);
         stage.publish(&slice("n2", 0, (1, 2)), 2000);
-        let names: Vec<String> = stage.held.drivers.values().flat_map(|it| it.keys()).map(ToString::to_string).collect();
+        let names: Vec<String> =
+            stage.held.drivers.values().flat_map(|it| it.keys()).map(ToString::to_string).collect();
         assert_eq!(names, ["n2"]);
     }
 }

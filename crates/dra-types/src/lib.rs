@@ -47,9 +47,7 @@ pub use claim::{
 };
 pub use class::DeviceClass;
 pub use compat::{Compat, Edition, Gate, Gates, KubernetesMinor};
-pub use device::{
-    AttributeValue, CapacityRange, CounterConsumption, Device, DeviceCapacity, RequestPolicy,
-};
+pub use device::{AttributeValue, CapacityRange, CounterConsumption, Device, DeviceCapacity, RequestPolicy};
 pub use json::{ApiVersion, FieldError, Reason};
 pub use meta::{ObjectMeta, OwnerReference};
 pub use names::{

@@ -74,7 +74,8 @@ impl NodeAllocatableResources {
         device: &Reader<'_>,
         capacity: &BTreeMap<QualifiedName, DeviceCapacity>,
     ) -> Result<Self, FieldError> {
-        let (older, newer) = (device.field("nodeAllocatableResourceMappings"), device.field("nodeAllocatableResources"));
+        let (older, newer) =
+            (device.field("nodeAllocatableResourceMappings"), device.field("nodeAllocatableResources"));
         let mappings: BTreeMap<Arc<str>, _> = older.map(|resource| read_1_36(resource, capacity))?;
         let resources: BTreeMap<Arc<str>, _> = newer.map(|resource| read_1_37(resource, capacity))?;
         let is_native = |name: &str| !name.contains('/') || name.contains("kubernetes.io/");

@@ -257,12 +257,8 @@ const TAINT_RULES: Kind = Kind {
     plural: "devicetaintrules",
 };
 
-const POD_GROUPS: Kind = Kind {
-    group: "scheduling.k8s.io",
-    versions: &["v1beta1", "v1alpha2"],
-    kind: "PodGroup",
-    plural: "podgroups",
-};
+const POD_GROUPS: Kind =
+    Kind { group: "scheduling.k8s.io", versions: &["v1beta1", "v1alpha2"], kind: "PodGroup", plural: "podgroups" };
 
 /// All objects of a kind of `resource.k8s.io/v1`; none if the API server does not serve it.
 async fn list(client: &Client, kind: &'static str, plural: &'static str) -> Result<Vec<Value>> {

@@ -26,7 +26,6 @@ use serde_json::Value;
 
 use super::{instance_types, regions, supplement, zones_of};
 use crate::devices;
-use crate::instance_types::drivers::DriverSettings;
 use crate::instance_types::info::InstanceTypeInfo;
 use crate::instance_types::offerings::{Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
@@ -109,7 +108,8 @@ impl Launches {
             .map_err(|error| listed(error.problems.iter().map(ToString::to_string).collect()))?;
         let kubelet = Kubelet::read(&class.spec.kubelet, class.spec.ami_family, Expressions::Disabled)
             .map_err(|problems| listed(problems.iter().map(ToString::to_string).collect()))?;
-        let subnets: BTreeMap<_, _> = class.status.subnets.into_iter().map(|it| (it.zone, it.zone_id)).collect();
+        let subnets: BTreeMap<_, _> =
+            class.status.subnets.iter().map(|it| (it.zone.clone(), it.zone_id.clone())).collect();
         if !subnets.is_empty() && !subnets.keys().any(|zone| zone.starts_with(region)) {
             let zones = subnets.into_keys().collect::<Vec<_>>().join(", ");
             return Err(format!(
@@ -117,8 +117,7 @@ impl Launches {
                 options::REGION.flag
             ));
         }
-        let drivers = DriverSettings::of_annotations(&class.annotations)?;
-        let settings = NodeSettings { drivers, ..NodeSettings::of_node_class(&class.spec, &kubelet, None) };
+        let settings = NodeSettings::of_node_class(&class, &kubelet, None)?;
         Ok(Self { settings, zones: Some(subnets).filter(|zones| !zones.is_empty()) })
     }
 

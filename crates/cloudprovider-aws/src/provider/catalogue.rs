@@ -101,7 +101,8 @@ impl Inputs {
                 is_out_of_stock: &is_out,
             };
             let mut instance_type = resolver.resolve(info, None);
-            instance_type.dynamic_resources = devices::dynamic_resources(info, efas(info, &self.settings));
+            instance_type.dynamic_resources =
+                devices::dynamic_resources(info, efas(info, &self.settings), &self.settings.drivers);
             market.add_offerings(&mut instance_type, info, &self.settings);
             if image_of(&self.images, &instance_type).is_none() {
                 instance_type.offerings.iter_mut().for_each(|offering| offering.available = false);

@@ -284,6 +284,12 @@ fn what_is_wrong_in_the_spec_is_told_before_anything_is_tried() {
         assert_eq!(world.cloud.calls("ec2:CreateFleet"), 0);
     }
     let world = World::new(&json!({}));
+    let mut object = world.objects.class("default").unwrap();
+    object["metadata"]["annotations"] = json!({crate::names::NVIDIA_MIG: "sometimes"});
+    world.objects.set_class(object);
+    let (_, wrong) = world.look(&world.reconciler(|_| {}));
+    assert!(wrong[0].starts_with("ValidationSucceeded=False InvalidDriverSettings: "), "{wrong:?}");
+    let world = World::new(&json!({}));
     let (_, wrong) = world.look(&world.reconciler(|settings| settings.cluster.service_cidr = None));
     assert!(wrong[0].starts_with("ValidationSucceeded=False ClusterCIDRResolutionFailed: "), "{wrong:?}");
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::status::verdict;
 use super::{NodeClassReconciler, is_temporary};
 use crate::discovery::findings::{AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY, kubelet};
+use crate::instance_types::drivers::DriverSettings;
 use crate::launch::digest;
 use crate::node_class::conditions::Verdict;
 use crate::node_class::kubelet::{Expressions, Kubelet};
@@ -115,6 +116,9 @@ impl NodeClassReconciler {
         }
         if let Err(problems) = Kubelet::read(&spec.kubelet, spec.ami_family, Expressions::Disabled) {
             return Some(verdict(&kubelet(&problems)));
+        }
+        if let Err(message) = DriverSettings::of_annotations(&class.annotations) {
+            return Some(fails("InvalidDriverSettings", message));
         }
         let states: Vec<_> = DEPENDS_ON.iter().map(|name| (*name, state(class, found, name))).collect();
         let named = |is: &str| {

@@ -9,7 +9,8 @@ use dra_sched::pods::{
 };
 use dra_sched::{Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, InventoryBuilder, NodeDemand, Refusal};
 use dra_types::{
-    Allocation, Compat, DeviceClass, KubernetesMinor, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec, ResourceSlice,
+    Allocation, Compat, DeviceClass, KubernetesMinor, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec,
+    ResourceSlice,
 };
 use model::{Budget, IdSet, NamespacedName};
 use serde_json::Value;
@@ -130,12 +131,18 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
             Refusal::Elsewhere { .. } => {
                 // What the other claims cost of the node comes before it; from 1.37 on that of all.
                 let given = of_new.alternatives.first().filter(|_| world.kubernetes < KubernetesMinor::V1_37);
-                if let Some((code, class, why)) = given.and_then(|given| world.cannot_pay(given, (&new, &uses), &resources)) {
+                if let Some((code, class, why)) =
+                    given.and_then(|given| world.cannot_pay(given, (&new, &uses), &resources))
+                {
                     return Ok(refused(code, class, &why));
                 }
                 if world.kubernetes >= KubernetesMinor::V1_37 {
                     let here = answer(&allocated_everywhere(question), compat)?;
-                    if let Answer::Refused { refused: Refused { class: Class::NodeWithDevices(_) | Class::Whole, .. }, .. } = here {
+                    if let Answer::Refused {
+                        refused: Refused { class: Class::NodeWithDevices(_) | Class::Whole, .. },
+                        ..
+                    } = here
+                    {
                         return Ok(here);
                     }
                 }

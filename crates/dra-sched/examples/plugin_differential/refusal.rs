@@ -105,7 +105,11 @@ pub(crate) fn upstreams(status: &Value) -> Option<Refused> {
         ("DynamicResources", "PreFilter") => Class::Claims,
         ("DynamicResources", "Filter") if code == Code::Error => Class::Fault,
         ("DynamicResources", "Filter") if says("resourceclaim not available on the node") => Class::Elsewhere,
-        ("DynamicResources", "Filter") if says("shared by multiple pods") || says("already used by another pod") || says("cannot be shared across pods") => {
+        ("DynamicResources", "Filter")
+            if says("shared by multiple pods")
+                || says("already used by another pod")
+                || says("cannot be shared across pods") =>
+        {
             Class::Shared
         }
         ("DynamicResources", "Filter") if says("cannot allocate all claims") => Class::Devices,

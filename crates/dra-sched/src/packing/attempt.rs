@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use model::{Budget, Id};
 
-use super::offer::{Copied, End, Named, Trial};
-use super::demand::{self, Users};
 use super::Copies;
+use super::demand::{self, Users};
+use super::offer::{Copied, End, Named, Trial};
 use crate::allocator::{Found, Need, Outcome, Question};
 use crate::compile::ids::{ClaimClassId, ClaimId, ShapeId};
 use crate::faults::Fault;
@@ -208,8 +208,10 @@ impl Attempt<'_> {
             Some(claim) => Arc::from(self.inventory.claims[claim].object.meta.name.to_string()),
             None => Arc::clone(&self.inventory.claim_classes[class].name),
         };
-        let new = wanted.new.iter().zip(&found.allocations).map(|((class, claim, users), allocation)| {
-            demand::Costs { claim: name(*class, *claim), allocation, users: *users }
+        let new = wanted.new.iter().zip(&found.allocations).map(|((class, claim, users), allocation)| demand::Costs {
+            claim: name(*class, *claim),
+            allocation,
+            users: *users,
         });
         let paid = if self.inventory.quirks.allocated_claims_cost_nothing { &[][..] } else { &wanted.allocated };
         let old = paid.iter().map(|(claim, allocation, users)| demand::Costs {
@@ -220,7 +222,15 @@ impl Attempt<'_> {
         let (demand, shares) = demand::of(self.inventory, view, new.chain(old))?;
         let exclusive = wanted.allocated.iter().filter(|(_, allocation, _)| self.hands_out(view, allocation));
         let exclusive = exclusive.map(|(claim, ..)| *claim).collect();
-        Ok(Copied { usage: found.usage, demand, shares, score: found.score, named, exclusive, allocations: found.allocations })
+        Ok(Copied {
+            usage: found.usage,
+            demand,
+            shares,
+            score: found.score,
+            named,
+            exclusive,
+            allocations: found.allocations,
+        })
     }
 
     /// Whether only one pod may use an allocated claim.

@@ -9,7 +9,9 @@ use dra_sched::{
         check_node_resources, check_pod_limits, total_demand,
     },
 };
-use dra_types::{ClaimSource, Compat, Gate, KubernetesMinor, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources};
+use dra_types::{
+    ClaimSource, Compat, Gate, KubernetesMinor, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources,
+};
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
 use super::{DemandId, DeviceObjects, SnapshotParts, leaving::Leaving};
@@ -82,11 +84,7 @@ impl Demand {
     ///
     /// # Errors
     /// What the pod asks for as a whole does not cover its devices.
-    pub fn extra_of(
-        &self,
-        devices: &NodeDemand,
-        names: &Interner,
-    ) -> Result<Option<ResourceVec>, NodeResourceFault> {
+    pub fn extra_of(&self, devices: &NodeDemand, names: &Interner) -> Result<Option<ResourceVec>, NodeResourceFault> {
         // Whether the node has room is for the packer to say; here everything is there.
         let everything = |name: &Arc<str>| (Arc::clone(name), i128::MAX);
         let everything = NodeDemand(total_demand(&self.example, devices).0.keys().map(everything).collect());
@@ -364,9 +362,11 @@ impl Reading<'_> {
             let places = claims.iter().filter_map(|claim| entries.iter().position(|entry| entry == claim));
             places.collect::<Vec<usize>>()
         };
-        let containers = pod.containers.iter().filter(|_| matters).map(|of| {
-            (lifetime(of.lifetime), amounts(&of.requests), amounts(&of.limits), used(&of.claims))
-        });
+        let containers = pod
+            .containers
+            .iter()
+            .filter(|_| matters)
+            .map(|of| (lifetime(of.lifetime), amounts(&of.requests), amounts(&of.limits), used(&of.claims)));
         Key {
             claims: claims.iter().map(of_claim).collect(),
             fault: fault.map(ToString::to_string),

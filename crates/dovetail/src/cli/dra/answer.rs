@@ -457,7 +457,12 @@ fn ask(
             let template = objects.templates.get(&template).expect("a template that is wanted exists");
             let unsupported = template.unsupported.first().map(|field| Arc::clone(&field.construct));
             let class = builder.claim_class(&name, &Arc::new(template.spec.clone()), unsupported);
-            Ask { entry: entry_of_pod, name: entry.to_string(), full_name: name, what: ClaimUse::Fresh { class, containers } }
+            Ask {
+                entry: entry_of_pod,
+                name: entry.to_string(),
+                full_name: name,
+                what: ClaimUse::Fresh { class, containers },
+            }
         }
         WantedClaim::OfGroup { entry, group, template } => {
             let name = NamespacedName::new(Arc::clone(&group.namespace), format!("{}-{entry}", group.name));

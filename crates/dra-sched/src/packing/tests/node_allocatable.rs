@@ -182,9 +182,10 @@ fn extended_resources_whose_devices_cost_something_are_refused_by_both_releases(
             &ClusterLedger::new(&inventory),
             &mut Budget::new(STEPS),
         );
-        let refused = offer.refused.first().map(|refused| {
-            crate::explain::Explanation::of(&inventory, &refused.refusal, &|_| None).code
-        });
+        let refused = offer
+            .refused
+            .first()
+            .map(|refused| crate::explain::Explanation::of(&inventory, &refused.refusal, &|_| None).code);
         assert_eq!(refused, code, "{release} {device}");
     }
 }

@@ -13,12 +13,7 @@ pub(crate) fn print(seed: u64, platform: Platform) {
 }
 
 /// Plays so many scenarios, half of them with all gates if none are given; whether all went as planned.
-pub(crate) async fn run(
-    seed: u64,
-    scenarios: u64,
-    kubernetes: Kubernetes,
-    gates: Option<Gates>,
-) -> Result<bool> {
+pub(crate) async fn run(seed: u64, scenarios: u64, kubernetes: Kubernetes, gates: Option<Gates>) -> Result<bool> {
     let half = match gates {
         None => seed + scenarios.div_ceil(2),
         Some(Gates::Default) => seed + scenarios,

@@ -361,7 +361,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_scenario_and_each_family_comes() {
-        let text = |seed| format!("{:?}", DeviceScenario::random(seed, Platform { gates: Gates::All, ..Platform::default() }));
+        let text =
+            |seed| format!("{:?}", DeviceScenario::random(seed, Platform { gates: Gates::All, ..Platform::default() }));
         assert_eq!(text(7), text(7));
         let all: String = (0..40).map(text).collect();
         for family in [
