@@ -42,8 +42,9 @@ pub(crate) fn commands(
     };
     let mut queue: Vec<&FleetNode> = context.fleet.nodes.iter().filter(is_candidate).collect();
     queue.sort_by_key(|machine| (turn(context, machine), context.display_name(machine.node)));
-    // Broken ones that cannot be repaired are told of even where consolidation finds out something else about them.
-    let blocked = context.fleet.nodes.iter().filter(|machine| machine.unhealthy.is_some()).filter_map(|machine| {
+    // Broken ones that cannot be replaced are told of even where consolidation finds out something else about them.
+    let is_told = |machine: &&FleetNode| machine.unhealthy.is_some() && !is_candidate(machine);
+    let blocked = context.fleet.nodes.iter().filter(is_told).filter_map(|machine| {
         Some((machine.node, NodeReason::Blocked(candidates.block(machine, Reason::Unhealthy)?.clone())))
     });
     let stays = blocked.collect();

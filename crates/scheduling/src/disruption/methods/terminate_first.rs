@@ -26,11 +26,6 @@ pub(crate) fn commands(context: &Context<'_>, allowances: &mut Allowances<'_>, b
     let mut credited = BTreeSet::new();
     for (machine, reason) in stuck(context, before).into_iter().take(TERMINATE_FIRST_SIMULATIONS) {
         let Some((pool, _)) = context.pool_of(machine) else { continue };
-        let is_counted = context.is_initialized(machine);
-        if is_counted && let Some(limit) = allowances.limit(pool, reason) {
-            outcome.stays.insert(machine.node, NodeReason::Budget { reason, node_pool: pool.clone(), limit });
-            continue;
-        }
         let mut what = What { leaving: leaving.clone(), credited: credited.clone(), ..What::default() };
         what.leaving.insert(machine.node);
         what.credited.insert(machine.node);
@@ -38,9 +33,12 @@ pub(crate) fn commands(context: &Context<'_>, allowances: &mut Allowances<'_>, b
         if !Simulation::of(context, &what).stuck().is_empty() {
             continue;
         }
-        if is_counted {
-            // There is room: it was looked at above.
-            let _ = allowances.take(pool, reason);
+        // One that was never initialized needs no budget.
+        if context.is_initialized(machine)
+            && let Err(limit) = allowances.take(pool, reason)
+        {
+            outcome.stays.insert(machine.node, NodeReason::Budget { reason, node_pool: pool.clone(), limit });
+            continue;
         }
         What { leaving, credited, .. } = what;
         outcome.commands.push(Command {

@@ -40,7 +40,12 @@ fn a_machine_goes_first_if_only_its_own_place_in_a_reservation_would_hold_its_po
             drifted(fleet, snapshot, &["a"]);
             broken(fleet, snapshot, "b");
         },
-        expect![[r#""#]],
+        expect![[r#"
+            Drifted first (no-reserved-capacity) [a] by [] moves [] saves 0 costs 2
+            Unhealthy first (no-reserved-capacity) [b] by [] moves [] saves 0 costs 2
+            a Goes: is disrupted by command 1
+            b Goes: is disrupted by command 2
+        "#]],
     );
 }
 
@@ -64,14 +69,13 @@ fn budgets_pace_those_that_go_first_and_pods_that_fit_nowhere_keep_their_machine
     // What was there before its NodePool became what it is.
     node(&mut f, "large");
     f.pod("pod-large").requests(6000, gib(1)).runs();
-    check(
-        with_gates(&mut f, true, true),
-        |fleet, snapshot| {
-            drifted(fleet, snapshot, &["a", "b", "large"]);
-            allow(fleet, 1);
-        },
-        expect![[r#""#]],
-    );
+    let (snapshot, plan) = planned(with_gates(&mut f, true, true), |fleet, snapshot| {
+        drifted(fleet, snapshot, &["a", "b", "large"]);
+        allow(fleet, 1);
+    });
+    let told = plan.node_reasons.iter().map(|(node, why)| (snapshot.nodes[*node].display_name(), why.code()));
+    assert_eq!(told.collect::<Vec<_>>(), [("a", "Goes"), ("b", "Budget"), ("large", "NoPlace")]);
+    assert_eq!(plan.pools[0].taken, 1);
 }
 
 #[test]
@@ -97,8 +101,27 @@ fn replicas_at_the_limit_go_first() {
         drifted(fleet, snapshot, &["a", "b", "c"]);
         allow(fleet, 2);
     };
-    check(with_gates(&mut f, true, false), change, expect![[r#""#]]);
-    check(with_gates(&mut f, false, true), change, expect![[r#""#]]);
+    check(
+        with_gates(&mut f, true, false),
+        change,
+        expect![[r#"
+        Drifted [a] by [another of p] moves [] saves 0 costs 1
+        Drifted first (static-at-limit) [b] by [] moves [] saves 0 costs 1
+        a Goes: is disrupted by command 1
+        b Goes: is disrupted by command 2
+        c Budget: has drifted, but nodepool p allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
+    "#]],
+    );
+    check(
+        with_gates(&mut f, false, true),
+        change,
+        expect![[r#"
+        Drifted [a] by [another of p] moves [] saves 0 costs 1
+        a Goes: is disrupted by command 1
+        b NodeLimit: has drifted, but static nodepool p is at its node limit of 4, so no replacement can be launched
+        c NodeLimit: has drifted, but static nodepool p is at its node limit of 4, so no replacement can be launched
+    "#]],
+    );
 }
 
 #[test]
@@ -108,6 +131,21 @@ fn replicas_from_full_reservations_go_first_if_they_give_a_place_back() {
         drifted(fleet, snapshot, &["a", "b"]);
         of(fleet, snapshot, "b").machine.offering = None;
     };
-    check(with_gates(&mut reserved(), true, true), stray, expect![[r#""#]]);
-    check(with_gates(&mut reserved(), false, true), stray, expect![[r#""#]]);
+    check(
+        with_gates(&mut reserved(), true, true),
+        stray,
+        expect![[r#"
+        Drifted first (no-reserved-capacity) [a] by [] moves [] saves 0 costs 2
+        a Goes: is disrupted by command 1
+        b ReservationsFull: has drifted, but static nodepool p launches from reservations only, and these are full, so no replacement can be launched
+    "#]],
+    );
+    check(
+        with_gates(&mut reserved(), false, true),
+        stray,
+        expect![[r#"
+        a ReservationsFull: has drifted, but static nodepool p launches from reservations only, and these are full, so no replacement can be launched
+        b ReservationsFull: has drifted, but static nodepool p launches from reservations only, and these are full, so no replacement can be launched
+    "#]],
+    );
 }

@@ -41,7 +41,13 @@ fn a_broken_machine_is_replaced_first_and_before_those_that_have_drifted() {
             broken(fleet, snapshot, &["c", "b"]);
             allow(fleet, 2);
         },
-        expect![[r#""#]],
+        expect![[r#"
+            Unhealthy [c] by [p-1 small] moves [pod-c > p-1 small] saves 0 costs 2
+            Unhealthy [b] by [p-0 small] moves [pod-b > p-0 small] saves 0 costs 2
+            a Budget: has drifted, but nodepool p allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
+            b Goes: is disrupted by command 2
+            c Goes: is disrupted by command 1
+        "#]],
     );
 }
 
@@ -56,7 +62,12 @@ fn an_empty_one_does_not_wait_until_it_has_been_quiet_and_takes_no_pods() {
             broken(fleet, snapshot, &["empty"]);
             of(fleet, snapshot, "empty").claim.consolidatable = None;
         },
-        expect![[r#""#]],
+        expect![[r#"
+            Unhealthy [empty] by [] moves [] saves 10 costs 1
+            Drifted [a] by [p-0 small] moves [pod-a > p-0 small] saves 0 costs 2
+            a Goes: is disrupted by command 2
+            empty Goes: is disrupted by command 1
+        "#]],
     );
 }
 
@@ -77,7 +88,16 @@ fn what_keeps_a_broken_machine_is_told_and_keeps_it_from_nothing_else() {
             held.pods[0].forbidden = Some(Forbidden::DoNotDisrupt(None));
             of(fleet, snapshot, "others").pods[0].moves = Moves::LeftToOthers("is placed by somebody".into());
         },
-        expect![[r#""#]],
+        expect![[r#"
+            Unhealthy [others] by [] moves [] saves 10 costs 2
+            Drifted [drifted] by [p-0 small] moves [pod-drifted > p-0 small] saves 0 costs 2
+            annotated DoNotRepair: is unhealthy, and has the annotation karpenter.sh/do-not-repair
+            drifted Goes: is disrupted by command 2
+            held PodDoNotDisrupt: runs pod default/pod-held with annotation karpenter.sh/do-not-disrupt
+            nominated Nominated: is nominated for pending pod default/waits
+            others Goes: is disrupted by command 1
+            too-many TooManyUnhealthy: is unhealthy, and so many nodes of nodepool p are (3 of 6, more than 20%) that the cause is probably elsewhere
+        "#]],
     );
 }
 
@@ -141,6 +161,11 @@ fn broken_replicas_of_a_static_nodepool_are_replaced_by_their_like_by_score() {
             hold(fleet, snapshot, "b", RepairHold::DoNotRepair);
             of(fleet, snapshot, "c").is_protected = true;
         },
-        expect![[r#""#]],
+        expect![[r#"
+            Unhealthy [c] by [another of p] moves [] saves 0 costs 2
+            a NodeLimit: has drifted, but static nodepool p is at its node limit of 4, so no replacement can be launched
+            b DoNotRepair: is unhealthy, and has the annotation karpenter.sh/do-not-repair
+            c Goes: is disrupted by command 1
+        "#]],
     );
 }
