@@ -285,7 +285,7 @@ fn what_is_wrong_in_the_spec_is_told_before_anything_is_tried() {
     }
     let world = World::new(&json!({}));
     let mut object = world.objects.class("default").unwrap();
-    object["metadata"]["annotations"] = json!({crate::names::NVIDIA_MIG: "sometimes"});
+    object["metadata"]["annotations"] = json!({names::NVIDIA_MIG: "sometimes"});
     world.objects.set_class(object);
     let (_, wrong) = world.look(&world.reconciler(|_| {}));
     assert!(wrong[0].starts_with("ValidationSucceeded=False InvalidDriverSettings: "), "{wrong:?}");

@@ -133,8 +133,10 @@ fn of_equal_actions_priority_then_time_then_name_decide() {
 #[test]
 fn a_fifth_of_a_pool_rounded_up_may_be_unhealthy() {
     for (nodes, most) in [(1, 1), (5, 1), (6, 2), (10, 2), (11, 3), (100, 20)] {
-        assert!(!too_many(most, nodes), "{most} of {nodes}");
-        assert!(too_many(most + 1, nodes), "{} of {nodes}", most + 1);
+        let hold = |unhealthy| Health { by_pool: BTreeMap::from([("a", (nodes, unhealthy))]) }.hold("a");
+        assert_eq!(hold(most), None, "{most} of {nodes}");
+        let unhealthy = most + 1;
+        assert_eq!(hold(unhealthy), Some(RepairHold::TooMany { unhealthy, nodes }));
     }
 }
 

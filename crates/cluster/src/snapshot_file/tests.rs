@@ -326,7 +326,7 @@ fn the_note_of_a_command_is_read_as_before_with_the_names_of_its_nodeclaims_hidd
     let value = |index: usize| all[index]["metadata"]["annotations"]["dovetail.sh/disruption-command"].as_str();
     let hidden = crate::node_claim::command::Note::decode(value(0).unwrap()).unwrap();
     assert_eq!(hidden.going, ["n0", "n1"].map(model::NodeClaimName::from).into());
-    assert_eq!(hidden.drain_bounds, [("n1".into(), model::DurationMs::from_seconds(45))].into());
+    assert_eq!(hidden.drain_bounds, [("n1".into(), DurationMs::from_seconds(45))].into());
     assert_eq!(all[0]["metadata"]["name"], "n1");
     assert_eq!(value(1), Some(""), "what is no note may hold any name");
 }

@@ -131,7 +131,9 @@ mod tests {
         assert_eq!((count(), held.of_node("n1", clock.now()).len()), (1, 1));
 
         let (metrics, told) = (Metrics::new(), AtomicUsize::new(0));
-        let watching = held.watch(&*clock, &metrics, || drop(told.fetch_add(1, Ordering::Relaxed)));
+        let watching = held.watch(&*clock, &metrics, || {
+            told.fetch_add(1, Ordering::Relaxed);
+        });
         let passing = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!((told.load(Ordering::Relaxed), metrics.held_device_drivers.get()), (0, 1));

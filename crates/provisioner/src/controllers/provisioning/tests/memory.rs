@@ -11,7 +11,7 @@ fn built(state: &State, memory: &mut Memory) -> Snapshot {
         options: scheduling::snapshot::Options::default(),
         scheduler_config: &SchedulerConfig::default(),
         labels: &ProviderLabels::default(),
-        held_devices: &crate::world::held_devices::HeldDevices::new(model::DurationMs::ZERO),
+        held_devices: &HeldDevices::new(DurationMs::ZERO),
         repair: None,
     };
     let before =
