@@ -350,8 +350,7 @@ mod tests {
             "ResourceQuota ml/q limits devices of class gpu: used 0, hard 1, and its ResourceClaim would take 2";
         assert_eq!((names, why), (vec!["ml/x".to_owned()], expected.to_owned()));
         // Where a device plugin has them, no claim is made.
-        let plugin =
-            "---\n{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {example.com/gpu: '8'}}}\n";
+        let plugin = "---\n{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {example.com/gpu: '8'}}}\n";
         let input = class.to_owned() + asks + plugin + &quota(&format!("{devices}: '1'"));
         assert_eq!(waiting(&input).0, Vec::<String>::new());
     }

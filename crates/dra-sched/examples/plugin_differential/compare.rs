@@ -92,7 +92,7 @@ pub(crate) fn compare(question: &Value, release: KubernetesMinor, answer: &Value
         }
         // Upstream finds that out at the very end. We say it first, since nothing that changes on a node helps.
         (
-            Some(Refused { class: Class::NodeWithDevices(_) | Class::Whole, .. }),
+            Some(Refused { class: Class::NodeWithDevices(_) | Class::Whole | Class::Elsewhere, .. }),
             Answer::Refused { refused: Refused { class: Class::NotRecorded, .. }, .. },
         ) => Comparison::Same(vec![Class::NotRecorded.name()]),
         (class, Answer::Refused { refused, why }) => {

@@ -138,10 +138,8 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
                 }
                 if world.kubernetes >= KubernetesMinor::V1_37 {
                     let here = answer(&allocated_everywhere(question), compat)?;
-                    if let Answer::Refused {
-                        refused: Refused { class: Class::NodeWithDevices(_) | Class::Whole, .. },
-                        ..
-                    } = here
+                    if let Answer::Refused { refused: Refused { class, .. }, .. } = &here
+                        && matches!(class, Class::NodeWithDevices(_) | Class::Whole | Class::NotRecorded)
                     {
                         return Ok(here);
                     }
