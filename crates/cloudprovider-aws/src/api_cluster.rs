@@ -1,5 +1,5 @@
-//! The cluster's objects, by a client of its API server. Calls are bounded in time, and each error names the verb and the
-//! object.
+//! The cluster's objects, by a client of its API server. Calls are bounded in time, and each error names the verb and
+//! the object.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The provider: [`CloudProvider`] on top of the services of AWS.
 //!
-//! What is decided is in the rest of the crate; here are the calls, and the order that they must have. The services, the
-//! cluster and the clock are traits, so that all of this runs on an EC2 in memory.
+//! What is decided is in the rest of the crate; here are the calls, and the order that they must have. The services,
+//! the cluster and the clock are traits, so that all of this runs on an EC2 in memory.
 
 mod catalogue;
 pub mod cluster;

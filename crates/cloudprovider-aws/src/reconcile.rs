@@ -1,9 +1,9 @@
-//! The reconciler of EC2NodeClasses: what their selectors find, whether machines can be launched with it, and the end of
-//! those that are deleted. `pkg/controllers/nodeclass` of karpenter-provider-aws 1.15.
+//! The reconciler of EC2NodeClasses: what their selectors find, whether machines can be launched with it, and the end
+//! of those that are deleted. `pkg/controllers/nodeclass` of karpenter-provider-aws 1.15.
 //!
-//! Everything is looked at each time, whatever fails: one status says all that is wrong. A call that is throttled or not
-//! answered leaves what was found before; one that is refused is named in its condition. What becomes of the findings is
-//! decided by [`status`], which calls nothing.
+//! Everything is looked at each time, whatever fails: one status says all that is wrong. A call that is throttled or
+//! not answered leaves what was found before; one that is refused is named in its condition. What becomes of the
+//! findings is decided by [`status`], which calls nothing.
 
 mod look;
 mod profile;

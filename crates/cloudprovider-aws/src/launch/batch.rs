@@ -3,14 +3,14 @@
 //! EC2 has few tokens for `CreateFleet`, so equal requests become one for many machines. Before the call a batch is
 //! written down whole: its client token, its claims in order, its request. Whoever comes after a crash repeats the call
 //! with that token and that request, and EC2 gives the answer that it gave the first time, not new machines. Machines
-//! are dealt out from that answer alone. A list of machines is not used for it, because EC2's lists lag, and a list that
-//! lacks one would shift the others.
+//! are dealt out from that answer alone. A list of machines is not used for it, because EC2's lists lag, and a list
+//! that lacks one would shift the others.
 //!
 //! The request is written down, not made again: prices, stock-outs and subnets change with time, and EC2 refuses a
 //! token that comes with another request.
 //!
-//! Differs: `launch-records`. Karpenter batches in memory, and after a crash machines without a NodeClaim are removed and
-//! launched again.
+//! Differs: `launch-records`. Karpenter batches in memory, and after a crash machines without a NodeClaim are removed
+//! and launched again.
 
 use std::collections::BTreeMap;
 
@@ -91,8 +91,8 @@ pub fn batches(wanted: Vec<Wanted>, occasion: Occasion) -> Vec<Batch> {
     batches
 }
 
-/// A token ends with its time in milliseconds: when its machines were asked for is then known of every machine, from the
-/// first moment on.
+/// A token ends with its time in milliseconds: when its machines were asked for is then known of every machine, from
+/// the first moment on.
 fn token(digest: &str, now: Timestamp) -> String {
     format!("{digest}-{}", now.0)
 }

@@ -122,8 +122,8 @@ pub struct FleetInput<'a> {
 /// Of the candidates, those that one request can ask for: all that are paid as the cheapest is.
 ///
 /// A request has one way of paying. Of spot, what costs more than the cheapest machine on demand is left out, since EC2
-/// weighs capacity too and would take it; machines with what pods have no use for are left out if the cheapest has nothing
-/// of that kind. `has_min_values` says that the NodePool wants variety, which must not be taken from it.
+/// weighs capacity too and would take it; machines with what pods have no use for are left out if the cheapest has
+/// nothing of that kind. `has_min_values` says that the NodePool wants variety, which must not be taken from it.
 ///
 /// Differs: `reserved-if-cheapest`. Karpenter takes reservations first, then spot, whatever they cost.
 /// Differs: `exotic-if-cheapest`. Karpenter leaves out bare metal and accelerators even where they are the cheapest.

@@ -61,7 +61,11 @@ impl Ec2CloudProvider {
             "metadata": {"name": "dry-run", "labels": {(kubernetes::NODEPOOL): "dry-run"}},
             "spec": {
                 "requirements": [
-                    {"key": kubernetes::CAPACITY_TYPE, "operator": "In", "values": [kubernetes::CAPACITY_TYPE_ON_DEMAND]},
+                    {
+                        "key": kubernetes::CAPACITY_TYPE,
+                        "operator": "In",
+                        "values": [kubernetes::CAPACITY_TYPE_ON_DEMAND],
+                    },
                 ],
                 "nodeClassRef": {"group": names::GROUP, "kind": names::NODE_CLASS_KIND, "name": class.name},
             },

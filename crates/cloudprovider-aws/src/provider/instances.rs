@@ -29,8 +29,8 @@ pub(super) fn query(cluster: &str, tag: Option<(&str, &str)>) -> Query {
     Query { ids: Vec::new(), filters }
 }
 
-/// Whether a machine is one of the cluster. EC2's filters say so too; a machine is removed on the strength of this, so it
-/// is looked at twice.
+/// Whether a machine is one of the cluster. EC2's filters say so too; a machine is removed on the strength of this, so
+/// it is looked at twice.
 pub(super) fn is_of_cluster(machine: &Machine, cluster: &str) -> bool {
     machine.tags.get(CLUSTER_NAME).is_some_and(|name| name == cluster)
         && machine.tags.contains_key(kubernetes::NODEPOOL)

@@ -1,8 +1,8 @@
 //! Batches that are written down before their machines are asked for.
 //!
 //! There is a document for each open batch, and one that lists them: the index says which claims have a batch. The
-//! index is written with the version that it was read at. That makes it the one place where it is decided who asks for a
-//! claim's machine: a controller that has lost its lease and does not know it yet fails there, before it calls EC2.
+//! index is written with the version that it was read at. That makes it the one place where it is decided who asks for
+//! a claim's machine: a controller that has lost its lease and does not know it yet fails there, before it calls EC2.
 //!
 //! A claim leaves the index when it is known that no machine comes for it, or when its machine has the tag that names
 //! the claim. A batch of which no claim is left is removed, and so are documents that the index does not list.
@@ -123,7 +123,8 @@ impl Journal {
                     state.open.insert(batch.token.clone(), open);
                     return Ok(());
                 }
-                // Another controller was here, and what it has opened counts; or it was ourselves, and the answer was lost.
+                // Another controller was here, and what it has opened counts; or it was ourselves, and the answer was
+                // lost.
                 Err(Failure::Conflict(_)) => self.reload(state).await?,
                 Err(failure) => return Err(failure.into()),
             }

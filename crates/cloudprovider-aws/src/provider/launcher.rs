@@ -241,8 +241,8 @@ impl Launcher {
         }
     }
 
-    /// Makes the call. `may_be_called` says that it may have been made before: then only an answer, or a refusal that no
-    /// earlier call could have had, ends it.
+    /// Makes the call. `may_be_called` says that it may have been made before: then only an answer, or a refusal that
+    /// no earlier call could have had, ends it.
     async fn call(&self, batch: &Arc<Batch>, may_be_called: bool) -> Ended {
         self.inner.journal.called(&batch.token).await;
         let mut may_be_called = may_be_called;

@@ -40,7 +40,8 @@ impl Subnets {
         }
     }
 
-    /// The subnet for each zone. One that has no address left, or `is_out`, is not taken; of equal ones the first by id.
+    /// The subnet for each zone. One that has no address left, or `is_out`, is not taken; of equal ones the first by
+    /// id.
     pub(super) fn choose(&self, subnets: &[Subnet], is_out: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
         let mut best: BTreeMap<String, (u32, String)> = BTreeMap::new();
         for subnet in subnets {

@@ -1,8 +1,8 @@
 //! What is done from time to time, and not in a hurry: tags of machines, launches that are finished, launch templates
 //! that nobody uses.
 //!
-//! A launch is finished when its machine has the tag that names its NodeClaim, and the NodeClaim names the machine or is
-//! gone. From then on the machine itself says whose it is.
+//! A launch is finished when its machine has the tag that names its NodeClaim, and the NodeClaim names the machine or
+//! is gone. From then on the machine itself says whose it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +116,7 @@ impl Ec2CloudProvider {
             }
             let nobodys = nobodys(&open.batch, machines, claims);
             if !nobodys.is_empty() {
-                tracing::warn!(machines = ?nobodys, "ending machines that were launched before the controller was away");
+                tracing::warn!(machines = ?nobodys, "ending machines launched before the controller was away");
                 self.inner.ec2.terminate_instances(&nobodys).await.map_err(transient)?;
             }
             let all = open.batch.claims.iter().map(|claim| claim.uid.clone()).collect();

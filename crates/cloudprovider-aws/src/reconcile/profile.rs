@@ -73,8 +73,8 @@ impl NodeClassReconciler {
         }
     }
 
-    /// A name that no profile of the node class had before. Within a minute it is the same, so that a status which could
-    /// not be written does not make one profile after the other.
+    /// A name that no profile of the node class had before. Within a minute it is the same, so that a status which
+    /// could not be written does not make one profile after the other.
     fn profile_name(&self, class: &NodeClass, role: &str, now: Timestamp) -> String {
         let settings = &self.setup.settings;
         let minute = now.0.div_euclid(60_000);

@@ -163,7 +163,8 @@ fn a_second_look_writes_nothing_and_tries_nothing_again() {
 fn selectors_that_find_nothing_are_each_named_and_everything_else_goes_on() {
     let none = json!([{"tags": {"cluster": "other"}}]);
     let world = World::new(&json!({
-        "subnetSelectorTerms": none, "amiSelectorTerms": none, "placementGroupSelector": {"name": "g"}, "role": "absent",
+        "subnetSelectorTerms": none, "amiSelectorTerms": none, "placementGroupSelector": {"name": "g"},
+        "role": "absent",
     }));
     let (_, wrong) = world.look(&world.reconciler(|_| {}));
     assert_eq!(
@@ -172,7 +173,8 @@ fn selectors_that_find_nothing_are_each_named_and_everything_else_goes_on() {
             "AMIsReady=False AMINotFound: amiSelectorTerms select no image",
             "SubnetsReady=False SubnetsNotFound: subnetSelectorTerms select no subnet",
             "InstanceProfileReady=False RoleNotFound: spec.role: there is no role absent",
-            "ValidationSucceeded=False DependenciesNotReady: AMIsReady=False, InstanceProfileReady=False, SubnetsReady=False",
+            "ValidationSucceeded=False DependenciesNotReady: AMIsReady=False, InstanceProfileReady=False, \
+             SubnetsReady=False",
             "PlacementGroupReady=False PlacementGroupNotFound: there is no placement group with name g",
             "Ready=False UnhealthyDependents: AMIsReady=False, SubnetsReady=False, InstanceProfileReady=False, \
              ValidationSucceeded=False, PlacementGroupReady=False",

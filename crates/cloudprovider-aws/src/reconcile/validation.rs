@@ -1,7 +1,7 @@
 //! Whether machines can be launched from a node class, as far as that is known before.
 //!
-//! `pkg/controllers/nodeclass/validation.go` of karpenter-provider-aws 1.15, in its order; the first thing that is wrong
-//! ends it. At last EC2 is asked: a launch template is made, and launches are tried with `DryRun`.
+//! `pkg/controllers/nodeclass/validation.go` of karpenter-provider-aws 1.15, in its order; the first thing that is
+//! wrong ends it. At last EC2 is asked: a launch template is made, and launches are tried with `DryRun`.
 
 use std::collections::BTreeMap;
 

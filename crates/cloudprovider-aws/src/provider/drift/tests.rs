@@ -35,7 +35,10 @@ fn claim(version: &str) -> NodeClaim {
             "labels": {(labels::CAPACITY_RESERVATION_ID): "cr-1"},
             "annotations": {(names::NODE_CLASS_HASH): "1", (names::NODE_CLASS_HASH_VERSION): version},
         },
-        "spec": {"requirements": [], "nodeClassRef": {"group": names::GROUP, "kind": names::NODE_CLASS_KIND, "name": "full"}},
+        "spec": {
+            "requirements": [],
+            "nodeClassRef": {"group": names::GROUP, "kind": names::NODE_CLASS_KIND, "name": "full"},
+        },
         "status": {"imageID": "ami-1"},
     }))
     .unwrap()
