@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::{FEATURES, cargo_deny, differs, go, layers, purity, targets, tidy};
+use super::{FEATURES, aws, cargo_deny, differs, go, layers, purity, targets, tidy};
 use crate::process::{build, cargo, run, target_folder};
 use crate::progress::Progress;
 use crate::release::Release;
@@ -31,6 +31,7 @@ pub(crate) enum Stage {
     Fuzz,
     Go,
     Helm,
+    Aws,
     E2e,
     Dra,
     Release,
@@ -53,6 +54,7 @@ impl Stage {
             Self::Fuzz => "fuzz",
             Self::Go => "go",
             Self::Helm => "helm",
+            Self::Aws => "aws",
             Self::E2e => "e2e",
             Self::Dra => "dra",
             Self::Release => "release",
@@ -75,6 +77,7 @@ impl Stage {
             Self::Fuzz => "a minute of inputs that nobody thought of, guided by branches",
             Self::Go => "our Go modules: gofmt, vet, tests, known vulnerabilities",
             Self::Helm => "charts render, and refuse bad values",
+            Self::Aws => "the adapter to AWS: the SDK against moto, on the wire",
             Self::E2e => "the controller on a real control plane",
             Self::Dra => "devices on a real control plane of Kubernetes 1.37",
             Self::Release => "the binary that is released, on a real control plane",
@@ -129,6 +132,7 @@ impl Stage {
                 go::check()
             }
             Self::Helm => targets::run_all(&targets::HELM, &[], 0),
+            Self::Aws => aws::check(),
             Self::E2e => {
                 background.wait();
                 let audit = audit_folder()?;
@@ -143,7 +147,10 @@ impl Stage {
                 targets::run_all(&targets::DRA, &environment, 0)
             }
             Self::Release => {
-                let built = build(&["--release", "--package=dovetail", "--bin=dovetail"], "dovetail")?;
+                let sdk = crate::trimmed_sdk::make()?;
+                let config = format!("--config={}", sdk.display());
+                let told = ["--release", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
+                let built = build(&told, "dovetail")?;
                 background.wait();
                 let binary = built.to_string_lossy();
                 targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)
