@@ -9,6 +9,7 @@ mod node_classes;
 mod reader;
 mod release;
 mod role;
+mod unknown_fields;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use decode::scheduler_config::SchedulerConfig;
 
 pub use node_classes::{NodeClassTypes, Types};
 pub use release::{GateSetting, Release};
+pub use unknown_fields::{UnknownField, unknown_fields};
 
 /// How to read.
 #[derive(Debug, Clone, Copy)]
@@ -189,6 +191,13 @@ pub enum OfflineNote {
     UnknownPriorityClass(String),
     /// Pods name a RuntimeClass that is not in the input; its overhead and node selector are not known.
     UnknownRuntimeClass(String),
+    /// A NodeOverlay has a field that the API server would drop.
+    UnknownField {
+        /// Its name.
+        overlay: String,
+        /// The field.
+        field: UnknownField,
+    },
     /// Pods are bound to nodes that are not in the input.
     BoundElsewhere(usize),
     /// A snapshot without what selects pods is planned with defaults for their spread.
@@ -233,6 +242,7 @@ impl fmt::Display for OfflineNote {
             Self::UnknownRuntimeClass(class) => {
                 write!(f, "RuntimeClass {class} is not in the input; its overhead and node selector are left out")
             }
+            Self::UnknownField { overlay, field } => write!(f, "nodeoverlay/{overlay}: {field}"),
             Self::NoRoomKept { buffer, why } => write!(f, "CapacityBuffer {buffer} keeps no room free: {why}"),
             Self::NothingSelects => f.write_str(
                 "the snapshot was taken without default spread constraints, so it has no Services and controllers to deduce \

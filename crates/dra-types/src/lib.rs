@@ -36,6 +36,7 @@ mod node_facts;
 mod node_selector;
 mod pod;
 mod slice;
+mod spelling;
 mod taint;
 pub mod validate;
 mod version;
@@ -62,6 +63,7 @@ pub use node_facts::{NodeFacts, SelectorError};
 pub use node_selector::{NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
 pub use pod::{ClaimSource, Container, Lifetime, Pod, PodClaim, PodGroup, Resources};
 pub use slice::{CounterSet, NodeScope, Pool, ResourceSlice, SkipNodeOperation};
+pub use spelling::did_you_mean;
 pub use taint::{DeviceTaint, DeviceTaintRule, DeviceTaintSelector, DeviceToleration, TaintEffect, TolerationOperator};
 pub use version::{SemanticVersion, VersionError};
 

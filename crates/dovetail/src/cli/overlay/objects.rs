@@ -7,7 +7,7 @@ use anyhow::Context;
 use api::admission::{Admission, Operation};
 use api::{NodeOverlay, NodePool};
 use cloudprovider::InstanceType;
-use cluster::offline::{NodeClassTypes, Types};
+use cluster::offline::{NodeClassTypes, Types, UnknownField, unknown_fields};
 use decode::manifests::Manifest;
 use dra_types::{DeviceClass, ResourceSlice};
 use model::{NodeOverlayName, NodePoolName};
@@ -40,7 +40,7 @@ pub(in crate::cli) struct Objects {
 pub(super) struct GivenOverlay {
     pub(super) object: NodeOverlay,
     /// Fields that it has and that nobody knows.
-    pub(super) unknown_fields: Vec<String>,
+    pub(super) unknown_fields: Vec<UnknownField>,
 }
 
 impl Objects {
@@ -110,35 +110,6 @@ fn admit(admission: &Admission, object: &Value) -> Result<Value, String> {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         errors.join("; ")
     })
-}
-
-/// Paths below `spec` that admission drops.
-fn unknown_fields(given: &Value, admitted: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    if let (Some(given), Some(admitted)) = (given.get("spec"), admitted.get("spec")) {
-        walk("spec", given, admitted, &mut found);
-    }
-    found
-}
-
-fn walk(path: &str, given: &Value, admitted: &Value, found: &mut Vec<String>) {
-    match (given, admitted) {
-        (Value::Object(given), Value::Object(admitted)) => {
-            for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-                let path = format!("{path}.{name}");
-                match admitted.get(name) {
-                    Some(kept) => walk(&path, value, kept, found),
-                    None => found.push(path),
-                }
-            }
-        }
-        (Value::Array(given), Value::Array(admitted)) => {
-            for (index, (value, kept)) in given.iter().zip(admitted).enumerate() {
-                walk(&format!("{path}[{index}]"), value, kept, found);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// NodePools with what the overlays make of their instance types.
