@@ -1,7 +1,7 @@
 //! Region, credentials and connections.
 //!
-//! Credentials are found by the SDK's own chain: variables, profile, IRSA, EKS Pod Identity, metadata service. They stay
-//! in the SDK, which hides them from its own texts.
+//! Credentials are found by the SDK's own chain: variables, profile, IRSA, EKS Pod Identity, metadata service. They
+//! stay in the SDK, which hides them from its own texts.
 
 use std::sync::Arc;
 use std::time::Duration;

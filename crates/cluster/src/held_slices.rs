@@ -1,17 +1,19 @@
 //! Devices of nodes whose drivers are being rolled out.
 //!
-//! A driver that is replaced takes its ResourceSlices away and publishes them again, or publishes them anew slice by slice. If
-//! that counted, pods that wait for devices would get machines of their own within seconds, although the devices come back. So
-//! the last complete slices of a pool on a node count for a while after the pool was lost ([`HeldSlices::hold`]).
+//! A driver that is replaced takes its ResourceSlices away and publishes them again, or publishes them anew slice by
+//! slice. If that counted, pods that wait for devices would get machines of their own within seconds, although the
+//! devices come back. So the last complete slices of a pool on a node count for a while after the pool was lost
+//! ([`HeldSlices::hold`]).
 //!
-//! Differs: `held-devices`. kube-scheduler does not see such devices; its pods wait for them as they wait for a node that
-//! restarts.
+//! Differs: `held-devices`. kube-scheduler does not see such devices; its pods wait for them as they wait for a node
+//! that restarts.
 //!
-//! * A pool is complete if all slices of its newest generation are there. A complete pool describes itself, whatever it was
-//!   before: devices that a driver takes out of it are gone at once.
-//! * A driver that publishes a pool which the node did not have has described itself anew: none of its lost pools is held.
-//! * The time runs from the first loss. It starts again only after the pool was complete for as long as it is held, so that a
-//!   driver which publishes and withdraws every second is believed for that time once.
+//! * A pool is complete if all slices of its newest generation are there. A complete pool describes itself, whatever it
+//!   was before: devices that a driver takes out of it are gone at once.
+//! * A driver that publishes a pool which the node did not have has described itself anew: none of its lost pools is
+//!   held.
+//! * The time runs from the first loss. It starts again only after the pool was complete for as long as it is held, so
+//!   that a driver which publishes and withdraws every second is believed for that time once.
 //!
 //! Left out: pools that several nodes can use, which no single driver's end takes away.
 

@@ -22,7 +22,8 @@ use crate::manifests::object_ref;
 pub enum Admitted<'a> {
     /// The API server: the object comes from a cluster.
     ByServer,
-    /// Nobody yet; the rules are those of a release, and claims in these namespaces may ask for access as administrator.
+    /// Nobody yet; the rules are those of a release, and claims in these namespaces may ask for access as
+    /// administrator.
     ByNobody(&'a Compat, &'a AdminNamespaces),
 }
 

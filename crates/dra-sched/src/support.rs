@@ -30,7 +30,8 @@ pub enum Check {
     BruteForce,
     /// Answers of upstream's libraries and of the scheduler's plugins, recorded.
     Recorded,
-    /// Random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3 and v1.37.2.
+    /// Random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3 and
+    /// v1.37.2.
     Oracle,
     /// Objects of real drivers with the verdict of a real API server.
     Corpus,

@@ -1,7 +1,8 @@
 //! What devices hand out of the node's own resources, and what they cost of them (KEP-5517): `cpu`, `memory`, …
 //!
-//! 1.36 has one shape of it, 1.37 another. A server drops the field of the other release, so in a release only its own counts.
-//! What the API server refuses of either is refused here: an amount below zero would make room on a node that has none.
+//! 1.36 has one shape of it, 1.37 another. A server drops the field of the other release, so in a release only its own
+//! counts. What the API server refuses of either is refused here: an amount below zero would make room on a node that
+//! has none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

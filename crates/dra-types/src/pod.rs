@@ -77,8 +77,8 @@ pub struct Pod {
     pub claim_names: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// The claim that was made for its extended resources.
     pub extended_resource_claim: Option<Arc<str>>,
-    /// `status.nodeAllocatableResourceClaimStatuses`, from 1.38 on `additionalNodeAllocatableResources`: what its devices
-    /// cost of the node, in nano-units.
+    /// `status.nodeAllocatableResourceClaimStatuses`, from 1.38 on `additionalNodeAllocatableResources`: what its
+    /// devices cost of the node, in nano-units.
     pub device_costs: BTreeMap<Arc<str>, i128>,
     /// The PodGroup that it belongs to.
     pub pod_group: Option<Arc<str>>,

@@ -114,8 +114,8 @@ pub struct RawOptions {
     /// How long a saving of consolidation counts against --eviction-price
     #[arg(long, env = "CONSOLIDATION_HORIZON", default_value = "1h", value_parser = go_duration, help_heading = "Planning")]
     pub consolidation_horizon: DurationMs,
-    /// How long pods with devices take to start anew elsewhere: consolidation counts their machine's price for that time
-    /// as a cost beside --eviction-price
+    /// How long pods with devices take to start anew elsewhere: consolidation counts their machine's price for that
+    /// time as a cost beside --eviction-price
     #[arg(long, env = "DEVICE_RESTART_TIME", default_value = "5m", value_parser = go_duration, help_heading = "Planning")]
     pub device_restart_time: DurationMs,
     /// How to choose between the alternatives (firstAvailable) of a claim: order takes the first that any machine
@@ -138,8 +138,8 @@ pub struct RawOptions {
     /// planned without them
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
-    /// How long the last complete devices of a node count after its driver took them away: while drivers are rolled out, pods
-    /// wait for these devices and get no other machines
+    /// How long the last complete devices of a node count after its driver took them away: while drivers are rolled
+    /// out, pods wait for these devices and get no other machines
     #[arg(long, env = "DRA_HOLD_TIMEOUT", default_value = "5m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_hold_timeout: DurationMs,
     /// What becomes of machines older than their expireAfter: Forceful deletes them, Graceful replaces them first

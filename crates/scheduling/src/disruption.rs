@@ -43,8 +43,8 @@ use crate::bound::Solved;
 use crate::snapshot::fleet::{Fleet, FleetNode, Reason, UnderWay};
 use crate::snapshot::{NodeId, Snapshot};
 
-/// What a plan leaves for the next ones of the same cluster: relaxations that were solved, with what they are of. A plan
-/// finds what it would find without it, sooner. Its size is bounded.
+/// What a plan leaves for the next ones of the same cluster: relaxations that were solved, with what they are of. A
+/// plan finds what it would find without it, sooner. Its size is bounded.
 #[derive(Debug, Default)]
 pub struct Memory {
     solved: Solved,

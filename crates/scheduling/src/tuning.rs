@@ -198,9 +198,9 @@ pub(crate) const BOUND_MERGES: [f64; 4] = [0.0025, 0.005, 0.01, 0.02];
 /// `cargo xtask bench scheduling` show what more would be worth.
 pub(crate) const MERGED_MACHINES: i64 = 1 << 10;
 
-/// Relaxations of one snapshot, or of a fleet from plan to plan, whose prices are kept. At the bound the one that was not
-/// used for longest is forgotten and solved again. Nothing is recorded; the plans of a snapshot that are compared mostly
-/// have few different ones, and P2 in `cargo xtask bench scheduling` shows them.
+/// Relaxations of one snapshot, or of a fleet from plan to plan, whose prices are kept. At the bound the one that was
+/// not used for longest is forgotten and solved again. Nothing is recorded; the plans of a snapshot that are compared
+/// mostly have few different ones, and P2 in `cargo xtask bench scheduling` shows them.
 pub(crate) const KEPT_RELAXATIONS: usize = 8;
 
 /// Multiplications that the relaxation may spend: they give the number of its rounds. Nothing is recorded;

@@ -200,7 +200,8 @@ impl Background {
             | Stage::Oracle
             | Stage::Instructions
             | Stage::Fuzz
-            | Stage::Helm => None,
+            | Stage::Helm
+            | Stage::Aws => None,
         };
         let mut releases: Vec<Release> = Vec::new();
         for release in stages.iter().filter_map(needed) {

@@ -49,6 +49,7 @@ pub(super) const E2E: [Selection; 1] = [Selection {
 /// Of these tests those about devices, on another release of Kubernetes.
 pub(super) const DRA: [Selection; 1] = [Selection {
     arguments: &["--workspace", "--test", "e2e"],
+    features: FEATURES,
     lib_of: None,
     for_tests: &["--test-threads=2", "dra::"],
 }];

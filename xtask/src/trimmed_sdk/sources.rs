@@ -1,9 +1,9 @@
 //! The sources of a crate of the SDK, and which of them some operations need.
 //!
 //! The crates are generated, so their form is regular. Each operation, type and codec has a file of its own, and names
-//! others by whole paths (`crate::types::Tag`). Some files only list the others; of these, and of those with helpers for
-//! all, the lines count one by one. What is reached from the operations is kept. What is missed does not compile, so a
-//! mistake here cannot go unseen.
+//! others by whole paths (`crate::types::Tag`). Some files only list the others; of these, and of those with helpers
+//! for all, the lines count one by one. What is reached from the operations is kept. What is missed does not compile,
+//! so a mistake here cannot go unseen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

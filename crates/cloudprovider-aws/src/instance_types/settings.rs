@@ -43,8 +43,8 @@ impl NodeSettings {
         }
     }
 
-    /// Those of a node class whose kubelet's settings have been checked. Fails if an annotation cannot be used. `placement_strategy` is that of the placement
-    /// group which it selects, if any.
+    /// Those of a node class whose kubelet's settings have been checked. Fails if an annotation cannot be used.
+    /// `placement_strategy` is that of the placement group which it selects, if any.
     pub fn of_node_class(
         class: &NodeClass,
         kubelet: &Kubelet,

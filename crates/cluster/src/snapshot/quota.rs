@@ -1,12 +1,12 @@
 //! Pods whose ResourceClaims are not made: because a ResourceQuota forbids them, or because nobody has made them yet.
 //!
 //! kube-controller-manager makes a claim for each template that a pod names, and kube-scheduler one for its extended
-//! resources. Where a quota of the namespace is used up, they cannot, and the pod is never bound: a machine for it would stay
-//! empty. Here the claims that are to be made are counted against the quotas in the order of the pods' ages; those of pods
-//! that come too late wait. A claim that the pods of a group share counts once.
+//! resources. Where a quota of the namespace is used up, they cannot, and the pod is never bound: a machine for it
+//! would stay empty. Here the claims that are to be made are counted against the quotas in the order of the pods' ages;
+//! those of pods that come too late wait. A claim that the pods of a group share counts once.
 //!
-//! In a cluster a pod also waits until its claims were made, as kube-scheduler does not look at it before (`PreEnqueue` of its
-//! DynamicResources plugin). Manifests have nobody who makes claims.
+//! In a cluster a pod also waits until its claims were made, as kube-scheduler does not look at it before (`PreEnqueue`
+//! of its DynamicResources plugin). Manifests have nobody who makes claims.
 //!
 //! Left out: sums of node resources that devices hand out, for which no release has a quota yet.
 
@@ -154,8 +154,8 @@ fn of_plugins(cluster: &Cluster, interner: &Interner) -> Resources {
     names.map(|(resource, _)| (Arc::from(interner.resource_name(resource)), one)).collect()
 }
 
-/// What each quota limits and how much of it is used, by namespace. The status of a quota follows what there is with a delay,
-/// so the claims are counted too.
+/// What each quota limits and how much of it is used, by namespace. The status of a quota follows what there is with a
+/// delay, so the claims are counted too.
 fn quotas(cluster: &Cluster) -> BTreeMap<Arc<str>, Vec<Left>> {
     let mut quotas: BTreeMap<Arc<str>, Vec<Left>> = BTreeMap::new();
     for quota in &cluster.resource_quotas {
@@ -178,7 +178,8 @@ fn count(usage: &Usage, resource: &QuotaResource) -> i64 {
     usage.get(resource).copied().unwrap_or(0)
 }
 
-/// What quotas count of a claim: of alternatives the most of each class, and that under the class's extended resource too.
+/// What quotas count of a claim: of alternatives the most of each class, and that under the class's extended resource
+/// too.
 fn usage(spec: &ResourceClaimSpec, cluster: &Cluster) -> Usage {
     let mut usage = Usage::from([(QuotaResource::Claims, 1)]);
     let extends = cluster.devices.compat.is_on(Gate::ExtendedResource);

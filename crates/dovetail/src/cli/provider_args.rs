@@ -1,4 +1,5 @@
-//! `--provider`, and the options that providers declare as flags: those of the controller, and those of offline commands.
+//! `--provider`, and the options that providers declare as flags: those of the controller, and those of offline
+//! commands.
 
 use std::path::PathBuf;
 

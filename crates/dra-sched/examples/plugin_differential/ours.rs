@@ -244,8 +244,8 @@ impl World {
             .collect()
     }
 
-    /// Why the pod cannot have what the devices cost that some of its claims are given. The claims are those that were asked
-    /// for, and all of the pod's.
+    /// Why the pod cannot have what the devices cost that some of its claims are given. The claims are those that were
+    /// asked for, and all of the pod's.
     fn cannot_pay(
         &self,
         given: &Alternative,

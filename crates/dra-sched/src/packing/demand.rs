@@ -29,8 +29,8 @@ impl NodeDemand {
     }
 }
 
-/// What one claim of a pod costs each container that uses it: what it hands out, and its costs of a pod and of a container.
-/// As `GetContainerDRAAllocations` of `k8s.io/component-helpers` v0.37.
+/// What one claim of a pod costs each container that uses it: what it hands out, and its costs of a pod and of a
+/// container. As `GetContainerDRAAllocations` of `k8s.io/component-helpers` v0.37.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimShare {
     /// The claim's place among those that were asked for.
@@ -70,8 +70,9 @@ pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocat
         })
 }
 
-/// What the allocations of one pod cost, and what each of them costs a container. An error in any of them takes precedence
-/// over a claim whose costs the release does not take, as upstream adds everything up before it looks at who uses it.
+/// What the allocations of one pod cost, and what each of them costs a container. An error in any of them takes
+/// precedence over a claim whose costs the release does not take, as upstream adds everything up before it looks at who
+/// uses it.
 pub(super) fn of<'a>(
     inventory: &Inventory,
     view: &View,

@@ -164,8 +164,8 @@ fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
     })
 }
 
-/// Checks that the pod may use a claim. Whether it is a consumer already: by itself, or by its group where the release takes
-/// that for the same.
+/// Checks that the pod may use a claim. Whether it is a consumer already: by itself, or by its group where the release
+/// takes that for the same.
 fn existing(
     pod: &Pod,
     objects: &Claims<'_>,

@@ -72,8 +72,8 @@ fn raise(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What the containers take together, in nano-units, of requests or of limits: init containers need their most on top of the
-/// sidecars started before them.
+/// What the containers take together, in nano-units, of requests or of limits: init containers need their most on top
+/// of the sidecars started before them.
 fn of_containers(pod: &Pod, amounts: impl Fn(&Container) -> &Resources) -> Amounts {
     let (mut running, mut sidecars, mut starting) = (Amounts::new(), Amounts::new(), Amounts::new());
     for container in &pod.containers {
@@ -138,9 +138,9 @@ pub fn check_node_resources(pod: &Pod, devices: &NodeDemand, free: &NodeDemand) 
     Ok(())
 }
 
-/// Whether the pod's limits as a whole cover those of its containers with what their devices hand out and cost, in Kubernetes
-/// from 1.37 on (`validatePodLevelResourcesCoverDRA` of its DynamicResources plugin). `entries` are the pod's claims by their
-/// place.
+/// Whether the pod's limits as a whole cover those of its containers with what their devices hand out and cost, in
+/// Kubernetes from 1.37 on (`validatePodLevelResourcesCoverDRA` of its DynamicResources plugin). `entries` are the
+/// pod's claims by their place.
 ///
 /// # Errors
 /// The first limit, by container and name, that does not.

@@ -1,5 +1,5 @@
-//! What drivers had published on nodes before they were replaced or restarted ([`cluster::held_slices`]), and until when that
-//! counts.
+//! What drivers had published on nodes before they were replaced or restarted ([`cluster::held_slices`]), and until
+//! when that counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

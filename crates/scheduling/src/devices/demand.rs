@@ -61,8 +61,8 @@ impl Demand {
         self.variants.get(variant).is_none_or(|variant| !variant.is_stranded)
     }
 
-    /// What a pod takes of the node's resources on top of its requests because of the devices that it is given on a shape
-    /// (None for a node that exists); `None` where that is a resource that no node has.
+    /// What a pod takes of the node's resources on top of its requests because of the devices that it is given on a
+    /// shape (None for a node that exists); `None` where that is a resource that no node has.
     ///
     /// # Errors
     /// What the pod says of itself as a whole does not cover its devices.
@@ -79,8 +79,8 @@ impl Demand {
         self.extra_of(devices, names)
     }
 
-    /// What a pod takes of the node's resources on top of its requests, where devices cost so much; `None` where that is a
-    /// resource that no node has.
+    /// What a pod takes of the node's resources on top of its requests, where devices cost so much; `None` where that
+    /// is a resource that no node has.
     ///
     /// # Errors
     /// What the pod asks for as a whole does not cover its devices.
@@ -121,8 +121,8 @@ type Amounts = Vec<(Arc<str>, i128)>;
 struct Key {
     claims: Vec<(u8, usize, u32, bool)>,
     fault: Option<String>,
-    /// Only where the containers matter: for extended resources, and for what devices cost of the node. How long they run,
-    /// requests, limits, and which of the claims they use.
+    /// Only where the containers matter: for extended resources, and for what devices cost of the node. How long they
+    /// run, requests, limits, and which of the claims they use.
     containers: Vec<(u8, Amounts, Amounts, Vec<usize>)>,
     /// Requests and limits of the pod as a whole.
     whole: (Amounts, Amounts),

@@ -4,8 +4,8 @@
 //! A scenario is a file in `dra/scenarios`, see [`scenario`]. All of them run side by side on one control plane, each
 //! with nodes, a namespace and a driver of its own. What a server does not keep cannot be tested on it: such a scenario
 //! is skipped with the field that the server drops, and only if the support matrix says that this release, with these
-//! gates, does not have the feature, or the scenario is another release's. The control plane is one of Kubernetes 1.36, or of the
-//! release that `DOVETAIL_KUBERNETES` names.
+//! gates, does not have the feature, or the scenario is another release's. The control plane is one of Kubernetes 1.36,
+//! or of the release that `DOVETAIL_KUBERNETES` names.
 
 mod matrix;
 mod outcome;

@@ -1,4 +1,5 @@
-//! A DRA driver that is replaced takes its devices away and brings them back: pods wait for them, and no machines are launched.
+//! A DRA driver that is replaced takes its devices away and brings them back: pods wait for them, and no machines are
+//! launched.
 
 use anyhow::{Result, ensure};
 use e2e::apply;

@@ -99,7 +99,8 @@ fn a_capacity_that_is_given_out_whole_is_an_error() {
     let error =
         "claim c: device cpu/n1/d0 hands out cpu by its capacity cores, of which the allocation takes no amount";
     assert_eq!(cost(all(KubernetesMinor::V1_37), &whole, None, 1), Err(error.to_owned()));
-    // The error comes first: it ends the pod's attempt on all nodes, and in 1.36 a claim that no container uses does not.
+    // The error comes first: it ends the pod's attempt on all nodes, and in 1.36 a claim that no container uses does
+    // not.
     let of_1_36 = json!({"capacity": {"cores": {"value": "8"}},
         "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "cores"}}});
     assert_eq!(cost(all(KubernetesMinor::V1_36), &of_1_36, None, 0), Err(error.to_owned()));

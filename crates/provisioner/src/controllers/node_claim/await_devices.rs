@@ -70,8 +70,8 @@ impl Lifecycle {
         }
     }
 
-    /// Says of a machine that pods use whether its DRA drivers are being replaced: until when what they had published counts,
-    /// or that it does not any longer. Gives when to look again.
+    /// Says of a machine that pods use whether its DRA drivers are being replaced: until when what they had published
+    /// counts, or that it does not any longer. Gives when to look again.
     pub(super) async fn hold_devices(&self, draft: &mut Draft) -> Option<Timestamp> {
         if !claim::is(&draft.wanted, INITIALIZED) || !machine_devices::are_expected(&draft.wanted) {
             return None;

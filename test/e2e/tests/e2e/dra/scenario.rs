@@ -1,7 +1,8 @@
 //! A scenario: a file with objects and with what is done with them.
 //!
-//! The first document is a [`Header`], all others are objects; `$NAME` stands for the name of the file, `$POD_GROUP_VERSION` and `$TAINT_RULE_VERSION` for the versions that
-//! the release has these kinds in. Objects that no step speaks of are there from the start. What scenarios do not care about is filled in: namespaces, the size of
+//! The first document is a [`Header`], all others are objects; `$NAME` stands for the name of the file,
+//! `$POD_GROUP_VERSION` and `$TAINT_RULE_VERSION` for the versions that the release has these kinds in. Objects that no
+//! step speaks of are there from the start. What scenarios do not care about is filled in: namespaces, the size of
 //! nodes, images, and that pods run on the nodes of their scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
