@@ -39,7 +39,6 @@ use self::methods::consolidation::balanced::{Balanced, Score};
 use self::methods::{Outcome, consolidation, drift, emptiness, static_drift, terminate_first};
 use self::plan::{Command, CommandScore, DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
-use crate::bound::Solved;
 use crate::snapshot::fleet::{Fleet, FleetNode, Reason, UnderWay};
 use crate::snapshot::{NodeId, Snapshot};
 
@@ -47,7 +46,7 @@ use crate::snapshot::{NodeId, Snapshot};
 /// plan finds what it would find without it, sooner. Its size is bounded.
 #[derive(Debug, Default)]
 pub struct Memory {
-    solved: Solved,
+    solved: search::Memory,
 }
 
 /// Plans which machines go. A snapshot without a fleet has none.

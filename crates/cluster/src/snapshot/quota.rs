@@ -271,7 +271,7 @@ mod tests {
         waiting_in(text, |_| ())
     }
 
-    /// The same of a cluster that is changed after it was read.
+    /// [`waiting`] of a cluster that is changed after it was read.
     fn waiting_in(text: &str, change: impl FnOnce(&mut Cluster)) -> (Vec<String>, String) {
         let labels = ProviderLabels::default();
         let parsed = manifests::parse("in.yaml", text);

@@ -42,6 +42,9 @@ use crate::simulation::compile::request::Request;
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::snapshot::{NodeId, PodId, Snapshot};
 
+/// What searches leave for later ones: relaxations that were solved.
+pub(super) type Memory = Solved;
+
 /// A machine that could go.
 #[derive(Debug)]
 pub(super) struct CouldGo {

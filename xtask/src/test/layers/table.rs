@@ -167,7 +167,7 @@ pub(super) const TOGETHER: &[Together] = &[
     ("checker", &["devices", "world"]),
     ("cloudprovider", &["instance_type", "offering", "requirements"]),
     ("cloudprovider_kwok", &["cluster", "drivers"]),
-    ("dra_types", &["device", "slice", "taint"]),
+    ("dra_types", &["device", "node_allocatable", "slice", "taint"]),
     ("k8s_cel", &["functions", "types", "value"]),
     ("k8s_cel", &["macros", "parser"]),
     ("k8s_cel", &["selector", "slots"]),

@@ -25,7 +25,6 @@ use self::confirm::{Confirmed, Ground, Rejected, confirm};
 use self::eligible::Eligible;
 use self::rules::Rules;
 use super::Outcome;
-use crate::bound::Solved;
 use crate::disruption::budgets::Allowances;
 use crate::disruption::candidates::{Candidates, Context};
 use crate::disruption::reason::{NodeReason, Unconsolidatable};
@@ -44,7 +43,7 @@ pub(crate) fn extend(
     candidates: &Candidates,
     allowances: &mut Allowances<'_>,
     before: Outcome,
-    solved: &Solved,
+    solved: &search::Memory,
 ) -> (Outcome, Option<PriceNanoUsdPerHour>) {
     let eligible = Eligible::new(context, candidates, &before);
     if eligible.machines.is_empty() {
