@@ -41,10 +41,13 @@ pub struct Declaration {
     pub repair_policies: fn() -> Vec<RepairPolicy>,
     /// The instance types as a node class, given as it is written, changes them; `None` if node classes change nothing
     /// of instance types. Fails if the node class cannot be used.
-    pub catalogue_of_node_class: Option<fn(&CatalogueInput, &Value) -> Result<Catalogue, CatalogueError>>,
+    pub catalogue_of_node_class: Option<CatalogueOfNodeClass>,
     /// The label rules that hold where machines are of these types.
     pub labels: fn(&[Arc<InstanceType>]) -> ProviderLabels,
 }
+
+/// See [`Declaration::catalogue_of_node_class`].
+pub type CatalogueOfNodeClass = fn(&CatalogueInput, &Value) -> Result<Catalogue, CatalogueError>;
 
 /// A node class by kind and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -336,7 +336,7 @@ impl<'a> Stage<'a> {
         let of_scenario = Some(self.scenario.name.as_str());
         let read = self.scenario.read.as_str();
         let kubernetes = self.predictor.kubernetes;
-        let mut objects = Vec::new();
+        let mut objects = vec![self.scenario.namespace.clone()];
         for (group, version, kind, namespace) in [
             ("", "v1", "Node", None),
             ("", "v1", "Pod", of_scenario),
