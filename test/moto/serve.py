@@ -161,8 +161,13 @@ class Front:
     def __call__(self, environ, start_response):
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        status, kind, answer = self.answer(environ, body) or self.ask_moto(environ, body)
-        start_response(f"{status} -", [("Content-Type", kind), ("Content-Length", str(len(answer)))])
+        own = self.answer(environ, body)
+        if own:
+            status, kind, answer = own
+            headers = [("Content-Type", kind)]
+        else:
+            status, headers, answer = self.ask_moto(environ, body)
+        start_response(f"{status} -", [*headers, ("Content-Length", str(len(answer)))])
         return [answer]
 
     def answer(self, environ, body):
@@ -191,13 +196,13 @@ class Front:
 
         def start(status, headers, *_):
             told["status"] = int(status.split(" ")[0])
-            told["headers"] = {name.lower(): value for name, value in headers}
+            told["headers"] = [(name, value) for name, value in headers if name.lower() != "content-length"]
 
         answer = b"".join(self.moto(environ, start))
         form = dict(urllib.parse.parse_qsl(body.decode())) if body[:7] == b"Action=" else {}
         if told["status"] == 200 and form.get("Version") == "2016-11-15" and "MaxResults" in form:
             answer = page(answer, int(form["MaxResults"]), form.get("NextToken"))
-        return told["status"], told["headers"].get("content-type", "text/xml"), answer
+        return told["status"], told["headers"], answer
 
 
 def refuse_machines():

@@ -12,7 +12,7 @@ use cloudprovider_aws::service::{Error, OnDemandPrice, PriceList, Pricing};
 use model::PriceNanoUsdPerHour;
 use serde::Deserialize;
 
-use crate::fault::{fault, unusable};
+use crate::fault::unusable;
 use crate::pages;
 
 const CALL: &str = "pricing:GetProducts";
