@@ -528,13 +528,14 @@ fn what_the_server_would_refuse_of_a_pods_claims_is_refused_with_its_field() {
         &(text + &job),
         expect![[r#"
             pod default/fine [pods: 1]
+            not planned default/job-0 InvalidObject: spec.template.spec.resourceClaims[0]: unknown field "source"
             not planned default/name InvalidObject: spec.resourceClaims[0].resourceClaimTemplateName: "Not_A_Name" is not a lowercase RFC 1123 subdomain
             not planned default/neither InvalidObject: spec.resourceClaims[0]: is missing
-            not planned default/twice InvalidObject: spec.resourceClaims[1].resourceClaimName: is a boolean, not a string
-            problem in.yaml, document 5: while parsing a flow mapping, did not find expected ',' or '}' at line 6, column 44
-            problem in.yaml, document 1: Pod default/twice: spec.resourceClaims[1].resourceClaimName: is a boolean, not a string
+            not planned default/twice InvalidObject: spec.resourceClaims[1]: "a" appears more than once
+            problem in.yaml, document 1: Pod default/twice: spec.resourceClaims[1]: "a" appears more than once
             problem in.yaml, document 2: Pod default/neither: spec.resourceClaims[0]: is missing
             problem in.yaml, document 3: Pod default/name: spec.resourceClaims[0].resourceClaimTemplateName: "Not_A_Name" is not a lowercase RFC 1123 subdomain
+            problem in.yaml, document 5: Job default/job: spec.template.spec.resourceClaims[0]: unknown field "source"
             not used {}
         "#]],
     );
