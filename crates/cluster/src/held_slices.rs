@@ -124,12 +124,11 @@ impl HeldSlices {
 
     fn held_pools(&self, now: Timestamp) -> impl Iterator<Item = (&NodeName, &DriverName, &Pool, Timestamp)> {
         self.drivers.iter().flat_map(move |((node, driver), pools)| {
-            let held = pools.values().filter_map(move |pool| {
+            pools.values().filter_map(move |pool| {
                 let State::Lost { first, .. } = pool.state else { return None };
                 let until = first.saturating_add(self.timeout);
                 (until > now && !pool.complete.is_empty()).then_some((node, driver, pool, until))
-            });
-            held
+            })
         })
     }
 
