@@ -72,7 +72,7 @@ pub(crate) fn make() -> Result<PathBuf> {
 
 /// The originals, where Cargo has unpacked them.
 fn packages() -> Result<Vec<Package>> {
-    let host = output(&mut crate::process::command("rustc").args(["--print", "host-tuple"]))?;
+    let host = output(crate::process::command("rustc").args(["--print", "host-tuple"]))?;
     let text = output(
         cargo(["metadata", "--format-version=1", "--locked", "--features", FEATURE])
             .args(["--filter-platform", host.trim()]),
