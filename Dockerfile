@@ -28,9 +28,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
       arm64) target=aarch64-unknown-linux-musl ;; \
       *) echo "no build for ${TARGETARCH}" >&2; exit 1 ;; \
     esac && \
-    cargo build --release --locked --package dovetail --target "$target" && \
+    sdk="$(cargo xtask trimmed-sdk)" && \
+    cargo build --release --locked --package dovetail --features aws --target "$target" "$sdk" && \
     cp "target/$target/release/dovetail" /dovetail && \
-    PATH="/tools/bin:$PATH" cargo cyclonedx --manifest-path crates/dovetail/Cargo.toml --target "$target" \
+    PATH="/tools/bin:$PATH" cargo cyclonedx --manifest-path crates/dovetail/Cargo.toml --features aws --target "$target" \
       --format json --spec-version 1.5 --override-filename dovetail.cdx && \
     cp crates/dovetail/dovetail.cdx.json /dovetail.cdx.json
 

@@ -1,7 +1,8 @@
 //! `cargo xtask control-plane`: a control plane that stays when this command ends.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -12,8 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 
-use crate::process::{command, target_folder};
+use crate::process::target_folder;
 use crate::progress::Progress;
+use crate::release::Release;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -27,6 +29,9 @@ pub(crate) enum Command {
         /// Kubernetes feature gates: as released, or everything around DRA and pod groups turned on.
         #[arg(long, value_enum, default_value = "default")]
         gates: Gates,
+        /// The release of Kubernetes. One that has not been built yet compiles for minutes.
+        #[arg(long, value_enum, default_value = "1.36")]
+        kubernetes: Release,
     },
     /// Stop the one that `up` left running; its data stays.
     Down {
@@ -50,7 +55,7 @@ struct Ready {
 
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Up { dir, gates } => up(&folder(dir.as_deref())?, *gates),
+        Command::Up { dir, gates, kubernetes } => up(&folder(dir.as_deref())?, *gates, *kubernetes),
         Command::Down { dir } => down(&folder(dir.as_deref())?),
     }
 }
@@ -63,9 +68,9 @@ fn folder(given: Option<&Path>) -> Result<PathBuf> {
     std::path::absolute(&folder).with_context(|| format!("make {} absolute", folder.display()))
 }
 
-fn up(folder: &Path, gates: Gates) -> Result<()> {
+fn up(folder: &Path, gates: Gates, kubernetes: Release) -> Result<()> {
     let progress = Progress::new();
-    let program = go_programs::CONTROL_PLANE.build(&|text| progress.say(text))?;
+    let program = kubernetes.control_plane().build(&|text| progress.say(text))?;
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     let log_path = folder.join("up.log");
     let log = File::create(&log_path).with_context(|| format!("create {}", log_path.display()))?;
@@ -114,16 +119,17 @@ fn up(folder: &Path, gates: Gates) -> Result<()> {
 
 fn down(folder: &Path) -> Result<()> {
     let progress = Progress::new();
-    let program = go_programs::CONTROL_PLANE.build(&|text| progress.say(text))?;
-    let control = |word: &str| {
-        let mut control = command(&program.to_string_lossy());
-        control.arg("ctl").arg("--dir").arg(folder).arg(word).stdout(Stdio::null());
-        control
+    let socket = folder.join("control.sock");
+    // Spoken to without its program, which is that of one release or another.
+    let tell = |word: &str| -> std::io::Result<()> {
+        let mut stream = UnixStream::connect(&socket)?;
+        writeln!(stream, "{word}")?;
+        BufReader::new(stream).read_line(&mut String::new()).map(drop)
     };
-    crate::process::run(&mut control("shutdown"))?;
+    tell("shutdown").with_context(|| format!("no control plane answers on {}", socket.display()))?;
     let deadline = Instant::now() + STOP_TIMEOUT;
     // Nothing answers on its socket once every component has ended.
-    while control("status").stderr(Stdio::null()).status()?.success() || folder.join("control.sock").exists() {
+    while tell("status").is_ok() || socket.exists() {
         if Instant::now() > deadline {
             bail!("the control plane in {} still runs after {} s", folder.display(), STOP_TIMEOUT.as_secs());
         }

@@ -2,10 +2,11 @@
 
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::process::{build, command, run as run_command};
 use crate::progress::Progress;
+use crate::release::Release;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -24,13 +25,19 @@ pub(crate) struct Options {
     /// Scenarios of devices: only one half, with the default feature gates or with all.
     #[arg(long, value_parser = ["default", "all"], requires = "dra")]
     gates: Option<String>,
+    /// Scenarios of devices: the release of Kubernetes.
+    #[arg(long, value_enum, default_value = "1.36")]
+    kubernetes: Release,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let kubernetes = options.kubernetes;
+    ensure!(options.dra || kubernetes == Release::V1_36, "--kubernetes is for scenarios of devices: add --dra");
     // Cargo shows its own progress on the same terminal, so ours is plain lines while both build.
-    let control_plane = thread::spawn(|| {
+    let control_plane = thread::spawn(move || {
         let progress = Progress::new();
-        go_programs::CONTROL_PLANE
+        kubernetes
+            .control_plane()
             .build(&|text| progress.say(text))
             .and_then(|_| go_programs::HELM_RENDER.build(&|text| progress.say(text)))
     });
@@ -40,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut player = command(&built?.to_string_lossy());
     player.args(["--scenarios", &options.scenarios.to_string(), "--seed", &options.seed.to_string()]);
     if options.dra {
-        player.arg("--dra");
+        player.args(["--dra", "--kubernetes", kubernetes.name()]);
     }
     if options.disruption {
         player.arg("--disruption");

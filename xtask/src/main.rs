@@ -15,9 +15,11 @@ mod karpenter_suites;
 mod oracle;
 mod process;
 mod progress;
+mod release;
 mod same_plans;
 mod simulate;
 mod test;
+mod trimmed_sdk;
 
 use std::process::ExitCode;
 
@@ -44,6 +46,8 @@ enum Command {
     Codegen(codegen::Options),
     /// Gather anew what is built in of EC2: instance types, zones, prices.
     Ec2Data(ec2_data::Options),
+    /// Copy the SDK of AWS without what is not called, and print how Cargo takes it: a tenth of the time and memory.
+    TrimmedSdk(trimmed_sdk::Options),
     /// Ask Kubernetes' own libraries and ours the same random questions.
     Oracle(oracle::Options),
     /// Play random scenarios on a real control plane, and hold what kube-scheduler does against what was planned.
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => control_plane::run(&command),
         Command::Codegen(options) => codegen::run(&options),
         Command::Ec2Data(options) => ec2_data::run(&options),
+        Command::TrimmedSdk(options) => trimmed_sdk::run(&options),
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
         Command::Faults(options) => faults::run(&options),

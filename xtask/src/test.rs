@@ -1,11 +1,12 @@
 //! `cargo xtask test`: the stages of CI, each timed. All of them run, even if one fails.
 
+mod aws;
 mod cargo_deny;
 mod differs;
 mod go;
 mod layers;
 mod purity;
-mod sources;
+pub(crate) mod sources;
 mod stages;
 mod targets;
 mod tidy;

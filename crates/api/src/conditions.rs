@@ -103,6 +103,10 @@ pub mod node_claim {
 
     /// Reason of [`DEVICES_PUBLISHED`] that is unknown.
     pub const DEVICES_NOT_PUBLISHED: &str = "DevicesNotPublished";
+    /// Reason of [`DEVICES_PUBLISHED`] that is unknown: a driver had published and is being replaced.
+    pub const UPGRADING: &str = "Upgrading";
+    /// Reason of [`DEVICES_PUBLISHED`] that is false: a driver had published and did not come back.
+    pub const WITHDRAWN: &str = "Withdrawn";
     /// Reason of [`DEVICES_PUBLISHED`] that is false: nobody waits any longer.
     pub const TIMEOUT: &str = "Timeout";
     /// Reason of [`DEVICES_AS_DESCRIBED`] that is false.

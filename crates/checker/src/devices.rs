@@ -279,13 +279,13 @@ impl Compiled {
         let nano = |amount: Option<Quantity>| amount.map_or(0, |amount| amount.to_nano());
         for result in &allocation.results {
             let Some(device) = self.devices.get(&result.device.to_string()) else { continue };
-            for (resource, costs) in &device.node_allocatable {
+            for (resource, costs) in device.node_allocatable.in_release(self.inventory.compat().kubernetes) {
                 let mapped = match &costs.mapping {
                     None => 0,
                     Some(NodeAllocatableMapping::Device { multiplier }) => multiplier.to_nano(),
                     Some(NodeAllocatableMapping::Capacity { key, multiplier }) => {
                         let taken = nano(result.consumed_capacity.get(key).copied());
-                        taken / 1_000_000_000 * multiplier.to_nano()
+                        taken * multiplier.to_nano() / 1_000_000_000
                     }
                 };
                 let overhead = costs.overhead.as_ref();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::labels::CAPACITY_TYPE_SPOT as SPOT;
 use model::{NodePoolName, PriceNanoUsdPerHour, Uid};
 use scheduling::Snapshot;
-use scheduling::disruption::plan::{Command, DisruptionPlan, Place, Simulated};
+use scheduling::disruption::plan::{Command, DisruptionPlan, Place, Simulated, TerminateFirst};
 use scheduling::disruption::reason::NodeReason;
 use scheduling::plan::MachineId;
 use scheduling::snapshot::expiration::ExpirationPolicy;
@@ -115,32 +115,43 @@ impl Checking<'_> {
         let pool = node.node_pool.as_ref().and_then(|pool| self.fleet.pools.get(pool));
         let claim = &machine.claim;
         let moves = |is_it: fn(&Moves) -> bool| machine.pods.iter().any(|pod| is_it(&pod.moves));
-        let is_forced = matches!(reason, Reason::Drifted | Reason::Expired) && claim.termination_grace_period.is_some();
+        let of_policies = machine.unhealthy.as_ref().is_some_and(|unhealthy| unhealthy.drain_bound.is_some());
+        let is_forced = match reason {
+            Reason::Drifted | Reason::Expired => claim.termination_grace_period.is_some(),
+            Reason::Unhealthy => claim.termination_grace_period.is_some() || of_policies,
+            Reason::Empty | Reason::Underutilized => false,
+        };
+        let repairs = reason == Reason::Unhealthy && machine.unhealthy.is_some();
+        let is_protected = machine.is_protected && !repairs;
+        let is_usable = match node.state {
+            NodeState::Initialized => true,
+            NodeState::Registered => repairs,
+            NodeState::Launched | NodeState::Launching => false,
+        };
         let quiet = || claim.consolidatable.is_some() && pool.is_some_and(|pool| pool.consolidate_after.is_some());
         if machine.under_way.is_some() || node.excluded == Some(Excluded::Deleting) {
             Some("something is under way")
-        } else if node.name.is_none() || node.state != NodeState::Initialized {
+        } else if node.name.is_none() || !is_usable {
             Some("it is not initialized")
         } else if pool.is_none_or(|pool| pool.is_static() != from_template || !pool.faults.is_empty()) {
             Some("its nodepool has none to give")
-        } else if machine.is_protected || machine.pods.iter().any(|pod| pod.forbidden.is_some() && !is_forced) {
+        } else if is_protected || machine.pods.iter().any(|pod| pod.forbidden.is_some() && !is_forced) {
             Some("that is forbidden")
         } else if from_template {
             self.why_it_is_as_wanted(machine, reason)
-        } else if moves(|moves| matches!(moves, Moves::LeftToOthers(_))) {
+        } else if !repairs && moves(|moves| matches!(moves, Moves::LeftToOthers(_))) {
             Some("somebody else places one of its pods")
         } else {
             match reason {
                 Reason::Empty if moves(|moves| !matches!(moves, Moves::No)) => Some("it has pods that move"),
                 Reason::Empty if !quiet() => Some("it has not been quiet"),
-                Reason::Drifted | Reason::Expired => self.why_it_is_as_wanted(machine, reason),
+                Reason::Drifted | Reason::Expired | Reason::Unhealthy => self.why_it_is_as_wanted(machine, reason),
                 Reason::Underutilized if !moves(|moves| !matches!(moves, Moves::No)) => Some("it is empty"),
                 Reason::Underutilized if !quiet() => Some("it has not been quiet"),
                 Reason::Underutilized if pool.is_some_and(|pool| pool.policy == ConsolidationPolicy::WhenEmpty) => {
                     Some("its nodepool removes empty nodes only")
                 }
                 Reason::Underutilized if machine.machine.price().is_none() => Some("nobody knows what it costs"),
-                Reason::Unhealthy => Some("nothing is planned for that reason"),
                 Reason::Empty | Reason::Underutilized => None,
             }
         }
@@ -152,8 +163,15 @@ impl Checking<'_> {
             Reason::Drifted if machine.claim.drifted.is_none() && !self.is_expired(machine) => {
                 Some("it has not drifted")
             }
+            // One that is replaced together with a broken one has a reason of its own.
+            Reason::Unhealthy if machine.claim.drifted.is_some() || self.is_expired(machine) => None,
+            Reason::Unhealthy => match &machine.unhealthy {
+                Some(unhealthy) if unhealthy.hold.is_some() => Some("something keeps it from being repaired"),
+                Some(_) => None,
+                None => Some("it is not broken"),
+            },
             Reason::Expired if !self.is_expired(machine) => Some("it is not past its time, or goes by force"),
-            Reason::Underutilized | Reason::Empty | Reason::Unhealthy => Some("it is not replaced for that"),
+            Reason::Underutilized | Reason::Empty => Some("it is not replaced for that"),
             Reason::Drifted | Reason::Expired => None,
         }
     }
@@ -176,10 +194,23 @@ impl Checking<'_> {
             for &node in &command.nodes {
                 let Some(name) = self.pool(node) else { continue };
                 let Some(pool) = self.fleet.pools.get(name) else { continue };
+                let is_initialized =
+                    self.snapshot.nodes.try_get(node).is_some_and(|node| node.state == NodeState::Initialized);
+                if !is_initialized {
+                    continue;
+                }
+                let unhealthy = self.machine(node).and_then(|machine| machine.unhealthy.as_ref());
+                let is_broken = unhealthy.is_some_and(|unhealthy| unhealthy.hold.is_none());
+                // A drifted one that shares a replacement with a broken one goes by the budgets for drift.
+                let reason = match command.reason {
+                    Reason::Unhealthy if !is_broken => Reason::Drifted,
+                    reason => reason,
+                };
+                let unready = if reason == Reason::Unhealthy { 0 } else { pool.unready };
                 let before = taken.entry(name).or_default();
-                let disrupted = pool.going + pool.unready + *before;
+                let disrupted = pool.going + unready + *before;
                 *before += 1;
-                for budget in pool.budgets.iter().filter(|budget| budget.is_for(command.reason)) {
+                for budget in pool.budgets.iter().filter(|budget| budget.is_for(reason)) {
                     if disrupted >= budget.allowed {
                         problems.push(format!("{} exceeds budgets[{}] of {name}", self.name(node), budget.index));
                     }
@@ -195,10 +226,13 @@ impl Checking<'_> {
         if let Some(pool) = &command.static_pool {
             return self.replacement_by_template(command, pool);
         }
+        if command.terminate_first.is_some() {
+            return self.termination(command);
+        }
         let machines: Vec<&FleetNode> = command.nodes.iter().filter_map(|node| self.machine(*node)).collect();
         let pods = machines.iter().flat_map(|machine| &machine.pods);
         let wanted: BTreeSet<&Uid> =
-            pods.filter(|pod| !matches!(pod.moves, Moves::No)).map(|pod| &pod.pod.uid).collect();
+            pods.filter(|pod| matches!(pod.moves, Moves::As(_))).map(|pod| &pod.pod.uid).collect();
         let Some(simulated) = &self.plan.simulated else {
             if !wanted.is_empty() || !command.moves.is_empty() || !command.replacements.is_empty() {
                 problems.push("pods move, and nothing says where to".to_owned());
@@ -250,6 +284,9 @@ impl Checking<'_> {
     /// A command that replaces machines of a static NodePool, one for one, says nothing of pods.
     fn replacement_by_template(&self, command: &Command, pool: &NodePoolName) -> Vec<String> {
         let mut problems = Vec::new();
+        if command.terminate_first.is_some() {
+            problems.extend(self.termination(command));
+        }
         if command.nodes.iter().any(|node| self.pool(*node) != Some(pool)) {
             problems.push(format!("not all of its machines are of nodepool {pool}"));
         }
@@ -259,12 +296,36 @@ impl Checking<'_> {
         problems
     }
 
+    /// A command that launches nothing beforehand may do so, gives a place in a reservation back, and says nothing of
+    /// pods.
+    fn termination(&self, command: &Command) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !self.snapshot.options.disruption.may_terminate_first(command.reason) {
+            problems.push(format!("nothing that goes for reason {} may go first", command.reason));
+        }
+        let is_reserved = |node: &NodeId| {
+            let offering = self.machine(*node).and_then(|machine| machine.machine.offering);
+            let offering = offering.and_then(|(pool, offering, _)| {
+                self.snapshot.node_pools.try_get(pool)?.catalogue.offerings.try_get(offering)
+            });
+            offering.is_some_and(|offering| offering.available && offering.reservation.is_some())
+        };
+        let needs_reservation = command.terminate_first == Some(TerminateFirst::NoReservedCapacity);
+        if needs_reservation && !command.nodes.iter().all(is_reserved) {
+            problems.push("it gives no place in a reservation back".to_owned());
+        }
+        if !command.replacements.is_empty() || !command.moves.is_empty() || command.saving.0 != 0 {
+            problems.push("its replacements come afterwards, and something else is said of them".to_owned());
+        }
+        problems
+    }
+
     /// Machines of static NodePools that go are replaced first, within limits, and none of those that are too many is.
     fn replicas(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (name, pool) in &self.fleet.pools {
             let Some(replicas) = pool.replicas else { continue };
-            let commands = self.plan.commands.iter().filter(|command| command.static_pool.as_ref() == Some(name));
+            let commands = self.plan.commands.iter().filter(|command| command.launches_from() == Some(name));
             let going: usize = commands.map(|command| command.nodes.len()).sum();
             let staying = replicas.active + replicas.pending_disruption;
             let most = staying + replicas.deleting + i64::try_from(going).unwrap_or(i64::MAX);
@@ -307,7 +368,9 @@ impl Checking<'_> {
             Some("a command removes the node")
         } else if there.state != NodeState::Initialized || there.excluded.is_some() {
             Some("the node takes no pods now")
-        } else if machine.is_some_and(|machine| machine.claim.drifted.is_some() || self.is_expired(machine)) {
+        } else if machine.is_some_and(|machine| {
+            machine.unhealthy.is_some() || machine.claim.drifted.is_some() || self.is_expired(machine)
+        }) {
             Some("the node is to be replaced itself")
         } else {
             None
@@ -345,10 +408,11 @@ impl Checking<'_> {
         let mut problems = Vec::new();
         let is_going = |machine: &&FleetNode| matches!(machine.under_way, Some(UnderWay::Command(Some(_))));
         let under_way = self.fleet.nodes.iter().filter(is_going).map(|machine| machine.node);
-        // Pods of replicas are placed once their machine is drained.
-        let from_templates = self.plan.commands.iter().filter(|command| command.static_pool.is_some());
-        let from_templates: BTreeSet<NodeId> = from_templates.flat_map(|command| &command.nodes).copied().collect();
-        let planned = self.leaving().into_iter().filter(|node| !from_templates.contains(node));
+        // Pods of replicas, and of machines that go first, are placed once their machine is drained.
+        let is_later = |command: &&Command| command.static_pool.is_some() || command.terminate_first.is_some();
+        let later = self.plan.commands.iter().filter(is_later);
+        let later: BTreeSet<NodeId> = later.flat_map(|command| &command.nodes).copied().collect();
+        let planned = self.leaving().into_iter().filter(|node| !later.contains(node));
         let leaving: BTreeSet<NodeId> = planned.chain(under_way).collect();
         for (id, node) in simulated.snapshot.nodes.iter_enumerated() {
             let Some(before) = self.snapshot.nodes.try_get(id) else {

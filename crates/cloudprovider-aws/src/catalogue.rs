@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use crate::instance_types::info::InstanceTypeInfo;
 
-pub use offline::{default_instance_types, read};
+pub use offline::{of_input, of_node_class};
 pub use records::Error as RecordError;
 pub use zones::{regions, zones_of};
 

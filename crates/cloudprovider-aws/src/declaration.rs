@@ -42,8 +42,10 @@ pub const DECLARATION: Declaration = Declaration {
     crds: || vec![node_class::crd()],
     label_domains: &[LABEL_DOMAIN],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
-    default_instance_types: catalogue::default_instance_types,
-    read_catalogue: catalogue::read,
+    catalogue_options: &options::CATALOGUE,
+    catalogue: catalogue::of_input,
+    repair_policies: Vec::new,
+    catalogue_of_node_class: Some(catalogue::of_node_class),
     labels: provider_labels,
 };
 

@@ -3,19 +3,27 @@
 //! Only what was seen on real machines is there, each entry with where. A root that nobody has seen is left out, so
 //! that a claim which needs it is refused rather than planned on a guess; a value that is one for all devices of a
 //! machine but not known before launch is an attribute binding.
+//!
+//! Differs: `ec2-device-tables`. Karpenter describes GPUs and the adapters of the same types, behind gates, and gives
+//! an A100's or H100's memory as the driver tells it after it has looked at MIG profiles.
 
+mod compute_domain;
 mod neuron;
+mod partitions;
+mod sharing;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use api::resource_slice_template::{
-    AttributeBinding, DeviceAttribute, DeviceCapacity, DeviceSelector, DeviceTemplate, DynamicResources, IntOrIndex,
-    ResourceSliceTemplate, ResourceSliceTemplateMetadata, ResourceSliceTemplateSpec,
+    AttributeBinding, CounterSet, DeviceAttribute, DeviceCapacity, DeviceSelector, DeviceTemplate, DynamicResources,
+    IntOrIndex, ResourceSliceTemplate, ResourceSliceTemplateMetadata, ResourceSliceTemplateSpec,
 };
 use api::resources::QuantityString;
 use serde::Deserialize;
 
+use self::partitions::Partitioning;
+use crate::instance_types::drivers::{DriverSettings, Mig};
 use crate::instance_types::info::InstanceTypeInfo;
 
 const PCIE_ROOT: &str = "resource.kubernetes.io/pcieRoot";
@@ -24,6 +32,7 @@ const EVERY_TYPE: &str = "*";
 
 static GPUS: LazyLock<Table> = LazyLock::new(|| parse(include_str!("../data/devices/gpu.nvidia.com.yaml")));
 static ADAPTERS: LazyLock<Table> = LazyLock::new(|| parse(include_str!("../data/devices/dra.net.yaml")));
+static ROCE: LazyLock<Table> = LazyLock::new(|| parse(include_str!("../data/devices/dra.networking.k8s.aws.yaml")));
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_saphyr::from_str(text).expect("a test reads the built-in tables")
@@ -47,7 +56,11 @@ struct Table {
     /// Those of every device.
     attributes: Attributes,
     kinds: Vec<Kind>,
+    #[serde(default)]
     layouts: Vec<Layout>,
+    /// How devices can be cut.
+    #[serde(default)]
+    partitions: Vec<Partitioning>,
 }
 
 /// What devices are, by family or type.
@@ -57,9 +70,16 @@ struct Kind {
     of: Vec<String>,
     #[serde(rename = "seen")]
     _seen: String,
+    #[serde(default)]
     attributes: Attributes,
     #[serde(default)]
     memory: Option<String>,
+    /// Attributes that they have, with one value that nobody has shown.
+    #[serde(default)]
+    unknown: Vec<String>,
+    /// How many there are, where EC2 does not say.
+    #[serde(default)]
+    count: Option<u32>,
 }
 
 /// Where devices are, by type.
@@ -91,30 +111,42 @@ fn one() -> usize {
 }
 
 /// What drivers will publish on a machine of this type to which `adapters` Elastic Fabric Adapters are attached.
-pub fn dynamic_resources(info: &InstanceTypeInfo, adapters: u32) -> DynamicResources {
+pub fn dynamic_resources(info: &InstanceTypeInfo, adapters: u32, drivers: &DriverSettings) -> DynamicResources {
     let mut all = DynamicResources::default();
-    let gpus = info.gpu_info.iter().flat_map(|gpus| &gpus.gpus);
+    let gpus = info.gpu_info.iter().flat_map(|gpus| &gpus.gpus).filter(|gpu| gpu.manufacturer == "NVIDIA");
     let gpus: u32 = gpus.map(|gpu| gpu.logical_gpu_count.unwrap_or(gpu.count)).sum();
-    GPUS.add(&mut all, info, gpus, |_| Attributes::new());
+    if let Some(mut set) = GPUS.devices(info, gpus, |_| Attributes::new()) {
+        if let Some(partitioning) = GPUS.partitioning(info, drivers.mig) {
+            partitioning.cut(&mut set, drivers.mig);
+        }
+        set.devices.iter_mut().for_each(|device| sharing::share(device, drivers.sharing));
+        GPUS.add(&mut all, set);
+        compute_domain::add(&mut all);
+    }
     let groups = neuron::groups_of_adapters(&info.instance_type);
-    ADAPTERS.add(&mut all, info, adapters, |index| groups.get(index).cloned().unwrap_or_default());
+    let efas = ADAPTERS.devices(info, adapters, |index| groups.get(index).cloned().unwrap_or_default());
+    efas.into_iter().for_each(|set| ADAPTERS.add(&mut all, set));
+    ROCE.devices(info, 0, |_| Attributes::new()).into_iter().for_each(|set| ROCE.add(&mut all, set));
     neuron::add(&mut all, info);
     all
 }
 
+/// The devices of one driver.
+#[derive(Default)]
+struct DeviceSet {
+    devices: Vec<DeviceTemplate>,
+    /// What they draw on.
+    shared_counters: Vec<CounterSet>,
+    /// Attributes that they have, with one value that nobody has shown.
+    unknown: Vec<String>,
+}
+
 impl Table {
-    /// Adds the template of `count` devices, with further attributes by index.
-    fn add(
-        &self,
-        all: &mut DynamicResources,
-        info: &InstanceTypeInfo,
-        count: u32,
-        further: impl Fn(usize) -> Attributes,
-    ) {
+    /// Devices of a type: as many as the table says, else `count`, with further attributes by index; `None` where there
+    /// are none.
+    fn devices(&self, info: &InstanceTypeInfo, count: u32, further: impl Fn(usize) -> Attributes) -> Option<DeviceSet> {
         let name = info.instance_type.as_str();
-        let family = info.family_and_size().map_or(name, |(family, _)| family);
-        let is_of = |of: &String| of == name || of == family || of == EVERY_TYPE;
-        let Some(kind) = self.kinds.iter().find(|kind| kind.of.iter().any(is_of)).filter(|_| count > 0) else { return };
+        let kind = self.kinds.iter().find(|kind| is_of(&kind.of, info))?;
         let layout = self.layouts.iter().find(|layout| layout.of.iter().any(|of| of == name));
         let device = |index: usize| {
             let mut attributes = self.attributes.clone();
@@ -129,9 +161,22 @@ impl Table {
                 ..DeviceTemplate::default()
             }
         };
-        let devices: Vec<_> = (0..count as usize).map(device).collect();
-        self.bind(all, &devices);
-        all.resource_slice_templates.push(template(&self.driver, devices));
+        let devices: Vec<_> = (0..kind.count.unwrap_or(count) as usize).map(device).collect();
+        let set = DeviceSet { devices, unknown: kind.unknown.clone(), ..DeviceSet::default() };
+        Some(set).filter(|set| !set.devices.is_empty())
+    }
+
+    /// How devices of a type are cut, if they can be and the driver does it.
+    fn partitioning(&self, info: &InstanceTypeInfo, mig: Mig) -> Option<&Partitioning> {
+        let of_type = self.partitions.iter().find(|it| is_of(&it.of, info))?;
+        Some(of_type).filter(|it| it.is_done(mig))
+    }
+
+    /// Adds the template.
+    fn add(&self, all: &mut DynamicResources, set: DeviceSet) {
+        bind(all, &self.driver, &self.same_on_node, &set.devices);
+        bind(all, &self.driver, &set.unknown, &set.devices);
+        all.resource_slice_templates.push(template(&self.driver, set));
     }
 
     /// The root of a device, and its NUMA node where the driver tells it.
@@ -141,26 +186,33 @@ impl Table {
         let numa = self.numa_attribute.clone().zip(layout.numa.get(at).copied().map(integer));
         root.into_iter().chain(numa).collect()
     }
+}
 
-    /// One device alone shares nothing.
-    fn bind(&self, all: &mut DynamicResources, devices: &[DeviceTemplate]) {
-        if self.same_on_node.is_empty() || devices.len() < 2 {
-            return;
-        }
-        let selector = |device: &DeviceTemplate| DeviceSelector {
-            resource_slice_template: self.driver.clone(),
-            device: device.name.clone(),
-        };
-        all.attribute_bindings.push(AttributeBinding {
-            attributes: self.same_on_node.iter().map(|attribute| format!("{}/{attribute}", self.driver)).collect(),
-            distinct_groups: None,
-            device_selectors: devices.iter().map(selector).collect(),
-        });
+/// Whether a table's entry is for a type, by its name, its family or for all.
+fn is_of(of: &[String], info: &InstanceTypeInfo) -> bool {
+    let name = info.instance_type.as_str();
+    let family = info.family_and_size().map_or(name, |(family, _)| family);
+    of.iter().any(|of| of == name || of == family || of == EVERY_TYPE)
+}
+
+/// Says that all devices will have one value of each of the attributes.
+fn bind(all: &mut DynamicResources, driver: &str, attributes: &[String], devices: &[DeviceTemplate]) {
+    if attributes.is_empty() {
+        return;
     }
+    let selector = |device: &DeviceTemplate| DeviceSelector {
+        resource_slice_template: driver.to_owned(),
+        device: device.name.clone(),
+    };
+    all.attribute_bindings.push(AttributeBinding {
+        attributes: attributes.iter().map(|attribute| format!("{driver}/{attribute}")).collect(),
+        distinct_groups: None,
+        device_selectors: devices.iter().map(selector).collect(),
+    });
 }
 
 /// A template is named by its driver: a machine has one of each.
-fn template(driver: &str, devices: Vec<DeviceTemplate>) -> ResourceSliceTemplate {
+fn template(driver: &str, set: DeviceSet) -> ResourceSliceTemplate {
     ResourceSliceTemplate {
         metadata: ResourceSliceTemplateMetadata { name: driver.to_owned() },
         spec: ResourceSliceTemplateSpec {
@@ -170,8 +222,8 @@ fn template(driver: &str, devices: Vec<DeviceTemplate>) -> ResourceSliceTemplate
             node_selector: None,
             all_nodes: None,
             per_device_node_selection: None,
-            devices,
-            shared_counters: Vec::new(),
+            devices: set.devices,
+            shared_counters: set.shared_counters,
         },
     }
 }

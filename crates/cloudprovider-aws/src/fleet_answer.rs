@@ -3,13 +3,12 @@
 //! An answer may have machines and errors at once: machines go to claims, and errors are evidence of what cannot be had
 //! now, whoever was served.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cloudprovider::{CapacityType, OfferingKey};
-use model::Uid;
+use cloudprovider::OfferingKey;
 
-use crate::launch::batch::Batch;
-use crate::launch::template::Market;
+use crate::launch::batch::{Batch, Claim};
+use crate::launch::template::{Market, TemplateKey};
 use crate::service::FleetFault;
 use crate::service::ec2::{FleetAnswer, FleetError, FleetMachines};
 use crate::service::error::launch_failure_reason;
@@ -62,10 +61,10 @@ pub struct Evidence {
 }
 
 /// What became of each claim, in the order of the batch.
-pub fn outcomes(batch: &Batch, answer: &FleetAnswer) -> Vec<(Uid, Outcome)> {
+pub fn outcomes(batch: &Batch, answer: &FleetAnswer) -> Vec<(Claim, Outcome)> {
     let ids: Vec<_> = answer.machines.iter().flat_map(|machines| machines.ids.iter().cloned()).collect();
     let refused = refused(&answer.errors);
-    let outcome = |(claim, machine): (&Uid, Option<&str>)| {
+    let outcome = |(claim, machine): (&Claim, Option<&str>)| {
         let launched = machine.and_then(|id| launched(&answer.machines, id));
         (claim.clone(), launched.map_or_else(|| refused.clone(), Outcome::Launched))
     };
@@ -98,11 +97,15 @@ fn refused(errors: &[FleetError]) -> Outcome {
     }
 }
 
-/// What the errors of an answer say cannot be had, where machines are paid so. An error that names no type or no zone
-/// says nothing of an offering.
-pub fn evidence(errors: &[FleetError], market: &Market) -> Evidence {
+/// What the errors of an answer say cannot be had, where these launch templates were asked for. An error that names
+/// no type, no zone or no launch template says nothing of an offering.
+pub fn evidence(errors: &[FleetError], templates: &BTreeMap<String, TemplateKey>) -> Evidence {
     let mut evidence = Evidence::default();
     for error in errors {
+        let named = error.launch_template.as_ref().and_then(|name| templates.get(name));
+        // Where there is no choice, the error need not say.
+        let key = named.or_else(|| templates.values().next().filter(|_| templates.len() == 1));
+        let Some(TemplateKey { market, .. }) = key else { continue };
         match FleetFault::of(&error.code) {
             FleetFault::NoCapacity | FleetFault::Quota => evidence.offerings.extend(offering(error, market)),
             FleetFault::NoAddresses => evidence.subnets.extend(error.subnet_id.clone()),
@@ -117,25 +120,20 @@ pub fn evidence(errors: &[FleetError], market: &Market) -> Evidence {
 }
 
 fn offering(error: &FleetError, market: &Market) -> Option<OfferingKey> {
-    let capacity_type = match market {
-        Market::OnDemand => CapacityType::OnDemand,
-        Market::Spot => CapacityType::Spot,
-        Market::Reservation(_) | Market::InterruptibleReservation(_) | Market::CapacityBlock(_) => {
-            CapacityType::Reserved
-        }
-    };
     Some(OfferingKey {
         instance_type: error.instance_type.as_deref()?.into(),
         zone: error.zone.clone()?,
-        capacity_type,
+        capacity_type: market.capacity_type(),
         reservation_id: market.reservation().map(str::to_owned),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use model::Timestamp;
+
     use super::*;
-    use crate::launch::batch::{Wanted, batches};
+    use crate::launch::batch::{Claim, Occasion, Wanted, batches};
     use crate::launch::fleet::{Choice, FleetRequest, Purchase};
 
     fn batch(claims: &[&str]) -> Batch {
@@ -145,8 +143,13 @@ mod tests {
             tags: Default::default(),
             context: None,
         };
-        let wanted = |claim: &&str| Wanted { claim: (*claim).into(), attempt: 0, request: request.clone() };
-        batches(claims.iter().map(wanted).collect()).remove(0)
+        let wanted = |claim: &&str| Wanted {
+            claim: Claim { uid: (*claim).into(), name: (*claim).into() },
+            request: request.clone(),
+            templates: BTreeMap::new(),
+        };
+        let occasion = Occasion { now: Timestamp(0), number: 0 };
+        batches(claims.iter().map(wanted).collect(), occasion).remove(0)
     }
 
     fn error(code: &str, instance_type: &str) -> FleetError {
@@ -158,6 +161,11 @@ mod tests {
             subnet_id: Some("subnet-a".to_owned()),
             launch_template: None,
         }
+    }
+
+    fn template(market: Market) -> BTreeMap<String, TemplateKey> {
+        let key = TemplateKey { image_id: "ami-1".to_owned(), max_pods: 29, efa_count: 0, market };
+        [("t".to_owned(), key)].into()
     }
 
     fn machines(instance_type: &str, ids: &[&str]) -> FleetMachines {
@@ -177,7 +185,7 @@ mod tests {
         };
         outcomes(&batch(claims), answer)
             .into_iter()
-            .map(|(claim, outcome)| format!("{claim} {}", text(outcome)))
+            .map(|(claim, outcome)| format!("{} {}", claim.uid, text(outcome)))
             .collect()
     }
 
@@ -222,12 +230,12 @@ mod tests {
             error("InvalidAMIID.NotFound", "c5.large"),
             FleetError { zone: None, ..error("VcpuLimitExceeded", "m5.large") },
         ];
-        let found = evidence(&errors, &Market::Spot);
+        let found = evidence(&errors, &template(Market::Spot));
         assert_eq!(found.offerings.iter().map(ToString::to_string).collect::<Vec<_>>(), ["m5.large/a/spot"]);
         assert_eq!(found.subnets, ["subnet-a".to_owned()].into());
         assert!(found.spot_role_is_missing && found.full_reservations.is_empty());
-        let full =
-            evidence(&[error("ReservationCapacityExceeded", "p5.48xlarge")], &Market::Reservation("cr-1".to_owned()));
+        let reserved = template(Market::Reservation("cr-1".to_owned()));
+        let full = evidence(&[error("ReservationCapacityExceeded", "p5.48xlarge")], &reserved);
         assert_eq!(full, Evidence { full_reservations: ["cr-1".to_owned()].into(), ..Evidence::default() });
     }
 }

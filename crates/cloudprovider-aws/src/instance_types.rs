@@ -6,6 +6,7 @@
 
 mod capacity;
 pub mod compatibility;
+pub mod drivers;
 pub mod info;
 pub mod learned;
 pub mod offerings;

@@ -9,13 +9,14 @@
 pub mod batch;
 pub mod disks;
 pub mod fleet;
+pub mod resolve;
 pub mod template;
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 /// The first digits of what a value hashes to, for names and tokens: 32 hexadecimal ones.
-fn digest(value: &impl Serialize) -> String {
+pub(crate) fn digest(value: &impl Serialize) -> String {
     // Values here are made of texts, numbers and lists of such, which all can be written.
     let written = serde_json::to_vec(value).unwrap_or_default();
     Sha256::digest(&written).iter().take(16).map(|byte| format!("{byte:02x}")).collect()

@@ -7,6 +7,10 @@
 // Two printer columns of one type look like a repeated attribute to this lint.
 #![allow(clippy::duplicated_attributes)]
 
+#[cfg(feature = "plugin")]
+pub mod api_cluster;
+#[cfg(feature = "provider")]
+pub mod background;
 pub mod catalogue;
 pub mod declaration;
 pub mod devices;
@@ -15,13 +19,20 @@ pub mod fleet_answer;
 pub mod instance_types;
 pub mod labels;
 pub mod launch;
+pub mod ledger;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
 pub mod names;
 pub mod node_class;
 pub mod options;
 #[cfg(feature = "plugin")]
 mod plugin;
 pub mod pricing;
+#[cfg(feature = "provider")]
+pub mod provider;
 pub mod provider_id;
+#[cfg(feature = "provider")]
+pub mod reconcile;
 pub mod service;
 mod text_enum;
 pub mod user_data;

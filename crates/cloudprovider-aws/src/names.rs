@@ -21,5 +21,13 @@ pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 /// Annotation of a NodeClaim, `"true"`: its machine has the tag with the cluster's name. Karpenter writes it for
 /// machines that were launched before there was such a tag.
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
-/// Annotation of a NodeClaim, written before its machine is asked for: the client token of that request.
+/// Tag of a machine, from its launch on: the client token of the request that asked for it.
 pub const LAUNCH_TOKEN: &str = "dovetail.sh/ec2-launch-token";
+/// Tag of a machine, added after its launch: the UID of its NodeClaim.
+pub const NODE_CLAIM_UID: &str = "dovetail.sh/nodeclaim-uid";
+
+/// Annotation of an EC2NodeClass: what NVIDIA's DRA driver lets claims share of a GPU (`unlimited`, `memory` or a
+/// number of shares).
+pub const NVIDIA_CONSUMABLE_CAPACITY: &str = "karpenter.k8s.aws/nvidia-consumable-capacity";
+/// Annotation of an EC2NodeClass: whether NVIDIA's DRA driver cuts GPUs (`dynamic` or `dynamic-on-ampere`).
+pub const NVIDIA_MIG: &str = "dovetail.sh/nvidia-mig";

@@ -4,6 +4,7 @@
 //! `pkg/apis/v1/ec2nodeclass.go` and `pkg/apis/v1/ec2nodeclass_status.go` of karpenter-provider-aws 1.15.
 
 pub mod alias;
+pub mod conditions;
 pub mod decode;
 pub mod hash;
 pub mod kubelet;

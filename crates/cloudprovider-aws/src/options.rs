@@ -94,6 +94,21 @@ pub(crate) const ALL: [OptionDeclaration; 14] = [
     AWS_FEATURE_GATES,
 ];
 
+/// The region that offline commands plan for.
+pub(crate) const REGION: OptionDeclaration =
+    text("region", "REGION", "The region whose machines there are, such as eu-central-1 [default: us-east-1]");
+/// A file of prices, for offline commands.
+pub(crate) const PRICES: OptionDeclaration = OptionDeclaration {
+    flag: "prices",
+    env: "FILE",
+    kind: OptionKind::Path,
+    help: "File with the region's prices, over those that are built in; required but for us-east-1 [default: none]",
+    visibility: Visibility::Shown,
+};
+
+/// The options of offline commands.
+pub(crate) const CATALOGUE: [OptionDeclaration; 2] = [REGION, PRICES];
+
 /// The least of the intervals.
 const LEAST_INTERVAL: Duration = Duration::from_secs(60);
 const ONE_NANO: u64 = 1_000_000_000;

@@ -1,8 +1,9 @@
 //! What machines of EC2 cost.
 //!
-//! Built in are on-demand prices of one region for Linux, as of the day that the data file names. They stand for other
-//! regions too until better ones are known, as in Karpenter. Nothing is known of spot prices then; a spot machine is
-//! taken to cost what it costs on demand, which is the most that it can cost.
+//! Built in are on-demand prices of one region for Linux, as of the day that the data file names. In a cluster they
+//! stand for other regions too until better ones are known, as in Karpenter; offline commands do not take them for
+//! another region. Nothing is known of spot prices then; a spot machine is taken to cost what it costs on demand, which
+//! is the most that it can cost.
 
 mod file;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::labels::{self, ProviderLabels};
-use cloudprovider::declaration::{Catalogue, CatalogueError, Declaration, DefaultNodeClass};
-use cloudprovider::{InstanceType, NodeClassKind};
+use cloudprovider::declaration::{Catalogue, CatalogueError, CatalogueInput, Declaration, DefaultNodeClass};
+use cloudprovider::{ConditionStatus, InstanceType, NodeClassKind, RepairAction, RepairPolicy};
+use model::DurationMs;
 
 use crate::{catalogue, names, node_class, options};
 
@@ -24,12 +25,37 @@ pub const DECLARATION: Declaration = Declaration {
     // A catalogue in a file may bring labels of this domain along.
     label_domains: &[],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "default" },
-    default_instance_types: catalogue::default_instance_types,
-    read_catalogue,
+    catalogue_options: &[],
+    catalogue: machines,
+    repair_policies,
+    catalogue_of_node_class: None,
     labels: provider_labels,
 };
 
-fn read_catalogue(text: &str) -> Result<Catalogue, CatalogueError> {
+/// Karpenter's: a Node that is not ready for ten minutes, and two conditions for tests.
+pub fn repair_policies() -> Vec<RepairPolicy> {
+    let policy = |condition_type: &str, condition_status, reason_regex: &str, toleration, grace, action| RepairPolicy {
+        condition_type: condition_type.to_owned(),
+        condition_status,
+        reason_regex: reason_regex.to_owned(),
+        toleration: DurationMs::from_seconds(toleration),
+        termination_grace_period: Some(DurationMs::from_seconds(grace)),
+        priority: 0,
+        action,
+    };
+    let (replace, reboot) = (RepairAction::ReplaceNode, RepairAction::RebootNode);
+    vec![
+        policy("Ready", ConditionStatus::False, "", 600, 0, replace),
+        policy("Ready", ConditionStatus::Unknown, ".*", 600, 0, replace),
+        policy("KWOKUnhealthy", ConditionStatus::True, ".*", 30, 45, replace),
+        policy("KWOKRebootRequired", ConditionStatus::True, ".*", 30, 60, reboot),
+    ]
+}
+
+fn machines(input: &CatalogueInput) -> Result<Catalogue, CatalogueError> {
+    let Some(text) = &input.instance_types else {
+        return Ok(Catalogue { instance_types: catalogue::default_instance_types(), left_out: Vec::new() });
+    };
     let told = |error: catalogue::Error| CatalogueError(error.to_string());
     let read = catalogue::parse(text).map_err(told)?;
     Ok(Catalogue { instance_types: read.instance_types, left_out: read.left_out.into_iter().map(told).collect() })

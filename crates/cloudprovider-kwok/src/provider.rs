@@ -9,8 +9,8 @@ use api::labels;
 use api::{NodeClaim, NodeClassReference, NodePool};
 use async_trait::async_trait;
 use cloudprovider::{
-    CloudProvider, ConditionStatus, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes,
-    NodeClassKind, NodeClassReadiness, OfferingKey, ProviderConfig, RepairAction, RepairPolicy, UnavailableOfferings,
+    CloudProvider, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes, NodeClassKind,
+    NodeClassReadiness, OfferingKey, ProviderConfig, RepairPolicy, UnavailableOfferings,
 };
 use cloudprovider_plugin::Clock;
 use kube::Client;
@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::catalogue::default_instance_types;
 use crate::choice::{Asked, choose};
 use crate::cluster::{Cause, Cluster, Failure};
-use crate::declaration::{DECLARATION, provider_labels};
+use crate::declaration::{DECLARATION, provider_labels, repair_policies};
 use crate::faults::{self, Faults, Machine, Target};
 use crate::node::new_record;
 use crate::node_class::KWOKNodeClass;
@@ -303,26 +303,6 @@ impl Record {
 
 fn transient(error: impl fmt::Display) -> Error {
     Error::Transient(error.to_string())
-}
-
-/// Karpenter's: a Node that is not ready for ten minutes, and two conditions for tests.
-fn repair_policies() -> Vec<RepairPolicy> {
-    let policy = |condition_type: &str, condition_status, reason_regex: &str, toleration, grace, action| RepairPolicy {
-        condition_type: condition_type.to_owned(),
-        condition_status,
-        reason_regex: reason_regex.to_owned(),
-        toleration: DurationMs::from_seconds(toleration),
-        termination_grace_period: Some(DurationMs::from_seconds(grace)),
-        priority: 0,
-        action,
-    };
-    let (replace, reboot) = (RepairAction::ReplaceNode, RepairAction::RebootNode);
-    vec![
-        policy("Ready", ConditionStatus::False, "", 600, 0, replace),
-        policy("Ready", ConditionStatus::Unknown, ".*", 600, 0, replace),
-        policy("KWOKUnhealthy", ConditionStatus::True, ".*", 30, 45, replace),
-        policy("KWOKRebootRequired", ConditionStatus::True, ".*", 30, 60, reboot),
-    ]
 }
 
 /// A node class without a Ready condition is ready: nothing about it could fail.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use api::crd::CustomResourceDefinition;
 use api::labels::{LabelDomain, ProviderLabels};
+use serde_json::Value;
 
-use crate::options::OptionDeclaration;
-use crate::{InstanceType, NodeClassKind};
+use crate::options::{OptionDeclaration, OptionValues};
+use crate::{InstanceType, NodeClassKind, RepairPolicy};
 
 /// What the offline commands need to know of a provider.
 #[derive(Debug, Clone, Copy)]
@@ -30,13 +31,23 @@ pub struct Declaration {
     pub label_domains: &'static [LabelDomain],
     /// The node class of a NodePool that nobody wrote.
     pub default_node_class: DefaultNodeClass,
-    /// The instance types to plan with where no file gives others.
-    pub default_instance_types: fn() -> Vec<InstanceType>,
-    /// Reads a file of instance types. Fails if no type in it can be used.
-    pub read_catalogue: fn(&str) -> Result<Catalogue, CatalogueError>,
+    /// The options of offline commands by which a user says which machines there are, besides a file of instance types.
+    /// They are flags only: a plan does not depend on variables, and `env` is what stands for the value in the help.
+    pub catalogue_options: &'static [OptionDeclaration],
+    /// The instance types to plan with. Fails if none can be used, or an option has a value that cannot be.
+    pub catalogue: fn(&CatalogueInput) -> Result<Catalogue, CatalogueError>,
+    /// When a Node counts as broken: what [`CloudProvider::repair_policies`](crate::CloudProvider::repair_policies)
+    /// gives.
+    pub repair_policies: fn() -> Vec<RepairPolicy>,
+    /// The instance types as a node class, given as it is written, changes them; `None` if node classes change nothing
+    /// of instance types. Fails if the node class cannot be used.
+    pub catalogue_of_node_class: Option<CatalogueOfNodeClass>,
     /// The label rules that hold where machines are of these types.
     pub labels: fn(&[Arc<InstanceType>]) -> ProviderLabels,
 }
+
+/// See [`Declaration::catalogue_of_node_class`].
+pub type CatalogueOfNodeClass = fn(&CatalogueInput, &Value) -> Result<Catalogue, CatalogueError>;
 
 /// A node class by kind and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +58,22 @@ pub struct DefaultNodeClass {
     pub name: &'static str,
 }
 
-/// What a file of instance types describes.
+/// What a user said of the machines that there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CatalogueInput {
+    /// The text of a file of instance types; where absent, they are the provider's own.
+    pub instance_types: Option<String>,
+    /// The values of [`Declaration::catalogue_options`]. One of [`OptionKind::Path`](crate::options::OptionKind::Path)
+    /// is here the text of the file, since providers read no files.
+    pub options: OptionValues,
+}
+
+/// Which instance types there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalogue {
     /// The types that can be used.
     pub instance_types: Vec<InstanceType>,
-    /// Why entries were left out, in the order of the file.
+    /// Why entries of a file were left out, in its order.
     pub left_out: Vec<CatalogueError>,
 }
 

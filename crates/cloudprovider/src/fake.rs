@@ -111,7 +111,7 @@ impl FakeCloudProvider {
         Self {
             config: ProviderConfig::default(),
             types: types.into_values().collect(),
-            repair_policies: vec![repair_policy("Ready")],
+            repair_policies: repair_policies(),
             defect: None,
             state: Mutex::default(),
         }
@@ -127,7 +127,7 @@ impl FakeCloudProvider {
             types.extend(types.first().cloned());
             types.sort_by(|a, b| a.name.cmp(&b.name));
         }
-        let mut repair_policies = vec![repair_policy("Ready")];
+        let mut repair_policies = repair_policies();
         if defect == Defect::TwoRepairFallbacks {
             repair_policies.push(repair_policy("DiskPressure"));
         }
@@ -356,6 +356,11 @@ async fn yield_once() {
         Poll::Pending
     })
     .await;
+}
+
+/// A Node that is not ready for ten minutes is replaced.
+pub fn repair_policies() -> Vec<RepairPolicy> {
+    vec![repair_policy("Ready")]
 }
 
 fn repair_policy(condition_type: &str) -> RepairPolicy {

@@ -9,29 +9,27 @@
 //! half an hour of waiting.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::conditions::node_claim as conditions;
-use api::{NodeClaim, NodePool, annotations, taints};
+use api::{NodeClaim, annotations, labels};
 use cloudprovider::{ConditionStatus, RepairAction, RepairPolicies, RepairPolicy};
-use decode::ObjectError;
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, Timestamp};
-use scheduling::snapshot::NodeState;
-use scheduling::snapshot::fleet::{FleetPool, Reason, UnderWay};
+use scheduling::snapshot::fleet::{RepairHold, Unhealthy};
 
-use crate::node_claim::{timestamp, true_condition};
-use crate::snapshot::fleet::pools::{self, Counts};
-use crate::snapshot::fleet::under_way;
+use crate::node_claim::timestamp;
 
 /// If more Nodes of a NodePool than this, rounded up, are unhealthy, none is repaired: the cause is probably not in the
 /// machines.
 const MOST_UNHEALTHY_PERCENT: usize = 20;
 /// How long a finding has to wait until it counts as much as a new one with a priority that is higher by one step.
 const RANK: DurationMs = DurationMs::from_seconds(30 * 60);
-/// A Node that was rebooted this many times within [`REBOOT_WINDOW`] is replaced.
-pub const MOST_REBOOTS: usize = 2;
+/// A Node that was rebooted this many times within `REBOOT_WINDOW` is replaced.
+const MOST_REBOOTS: usize = 2;
 /// How long a reboot counts.
-pub const REBOOT_WINDOW: DurationMs = DurationMs::from_seconds(24 * 60 * 60);
+const REBOOT_WINDOW: DurationMs = DurationMs::from_seconds(24 * 60 * 60);
 
 /// A policy that matches a condition of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +49,8 @@ pub struct Repair<'p> {
     pub because: Finding<'p>,
     /// What to do: that of the policy, unless reboots have not helped.
     pub action: RepairAction,
+    /// Whether it is replaced because reboots have not helped.
+    pub is_escalated: bool,
     /// How long its drain may take, by the policies; `None` leaves that to the NodeClaim.
     pub drain_bound: Option<DurationMs>,
     /// The higher, the earlier its turn.
@@ -58,6 +58,12 @@ pub struct Repair<'p> {
 }
 
 impl Repair<'_> {
+    /// `Ready=False (KubeletNotReady)`: the condition by which the Node is broken, and what has not helped.
+    pub fn cause(&self) -> String {
+        let condition = self.condition();
+        if self.is_escalated { format!("{condition}, and reboots have not helped") } else { condition }
+    }
+
     /// `Ready=False (KubeletNotReady)`: the condition by which the Node is broken.
     pub fn condition(&self) -> String {
         let RepairPolicy { condition_type, condition_status, .. } = self.because.policy;
@@ -82,11 +88,6 @@ pub fn is_unhealthy(node: &Node, policies: &RepairPolicies) -> bool {
     symptoms(node).any(|(condition_type, status, ..)| policies.names(condition_type, status))
 }
 
-/// Whether so many Nodes of a NodePool are unhealthy that none is repaired.
-pub fn too_many(unhealthy: usize, nodes: usize) -> bool {
-    unhealthy > (nodes * MOST_UNHEALTHY_PERCENT).div_ceil(100)
-}
-
 /// What the policies mean for a Node at that time. Tolerations count from the last reboot at the earliest.
 pub fn diagnose<'p>(
     node: &Node,
@@ -97,11 +98,110 @@ pub fn diagnose<'p>(
     let all = findings(node, claim, policies);
     let (due, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(|finding| finding.eligible_at <= now);
     match merge(due, policies, now) {
-        Some(repair) => Diagnosis::Broken(repair),
+        Some(repair) => Diagnosis::Broken(escalated(repair, claim, now)),
         None => match waiting.iter().map(|finding| finding.eligible_at).min() {
             Some(until) => Diagnosis::Tolerated(until),
             None => Diagnosis::Healthy,
         },
+    }
+}
+
+/// A machine that was rebooted often enough is replaced.
+fn escalated<'p>(repair: Repair<'p>, claim: Option<&NodeClaim>, now: Timestamp) -> Repair<'p> {
+    let is_rebooted = || claim.is_some_and(|claim| reboots(claim, now).len() >= MOST_REBOOTS);
+    if repair.action == RepairAction::RebootNode && is_rebooted() {
+        Repair { action: RepairAction::ReplaceNode, is_escalated: true, ..repair }
+    } else {
+        repair
+    }
+}
+
+/// How many Nodes of each NodePool are unhealthy, by their labels.
+#[derive(Debug, Clone, Default)]
+pub struct Health<'n> {
+    /// Nodes, and how many of them are unhealthy; under "" those of the whole cluster.
+    by_pool: BTreeMap<&'n str, (usize, usize)>,
+}
+
+impl<'n> Health<'n> {
+    /// Counts these Nodes.
+    pub fn new(nodes: impl IntoIterator<Item = &'n Node>, policies: &RepairPolicies) -> Self {
+        let mut by_pool: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for node in nodes {
+            let is_unhealthy = usize::from(is_unhealthy(node, policies));
+            // A Node without NodePool is of the cluster only.
+            for key in BTreeSet::from([pool_of(node), ""]) {
+                let (nodes, unhealthy) = by_pool.entry(key).or_default();
+                *nodes += 1;
+                *unhealthy += is_unhealthy;
+            }
+        }
+        Self { by_pool }
+    }
+
+    /// That so many Nodes of a NodePool are unhealthy that none is repaired; under "" of the whole cluster.
+    pub fn hold(&self, node_pool: &str) -> Option<RepairHold> {
+        let (nodes, unhealthy) = self.by_pool.get(node_pool).copied().unwrap_or_default();
+        let is_too_many = unhealthy > (nodes * MOST_UNHEALTHY_PERCENT).div_ceil(100);
+        is_too_many.then_some(RepairHold::TooMany { unhealthy, nodes })
+    }
+}
+
+fn pool_of(node: &Node) -> &str {
+    let of_node = node.metadata.labels.as_ref();
+    of_node.and_then(|labels| labels.get(labels::NODEPOOL)).map_or("", String::as_str)
+}
+
+/// Whether a Node says that it is not to be repaired. Once there is a Node, only what it says counts.
+pub fn is_vetoed(node: &Node) -> bool {
+    let of_node = node.metadata.annotations.as_ref().and_then(|it| it.get(annotations::DO_NOT_REPAIR));
+    of_node.is_some_and(|value| value == annotations::TRUE)
+}
+
+/// What says which machines are broken.
+#[derive(Debug, Clone)]
+pub struct RepairSources {
+    /// The policies of the provider.
+    pub policies: Arc<RepairPolicies>,
+    /// Every Node.
+    pub nodes: Vec<Arc<Node>>,
+}
+
+/// Looks which machines are to be replaced because they are broken.
+#[derive(Debug)]
+pub(crate) struct Repairs<'s> {
+    policies: &'s RepairPolicies,
+    /// Unhealthy Nodes, by name.
+    unhealthy: BTreeMap<&'s str, &'s Node>,
+    health: Health<'s>,
+    now: Timestamp,
+}
+
+impl<'s> Repairs<'s> {
+    pub(crate) fn new(sources: &'s RepairSources, now: Timestamp) -> Self {
+        let RepairSources { policies, nodes } = sources;
+        let nodes = || nodes.iter().map(AsRef::as_ref);
+        let unhealthy = nodes().filter(|node| is_unhealthy(node, policies));
+        let by_name = unhealthy.map(|node: &Node| (node.metadata.name.as_deref().unwrap_or_default(), node));
+        Self { policies, unhealthy: by_name.collect(), health: Health::new(nodes(), policies), now }
+    }
+
+    /// That the machine of a NodeClaim with that Node is to be replaced. One that is to be rebooted is not.
+    pub(crate) fn replaced(&self, node: &str, claim: &NodeClaim) -> Option<Unhealthy> {
+        let node = self.unhealthy.get(node)?;
+        let Diagnosis::Broken(repair) = diagnose(node, Some(claim), self.policies, self.now) else { return None };
+        match repair.action {
+            RepairAction::RebootNode => return None,
+            RepairAction::ReplaceNode => {}
+        }
+        let vetoed = is_vetoed(node).then_some(RepairHold::DoNotRepair);
+        Some(Unhealthy {
+            condition: repair.cause().into(),
+            since: repair.because.eligible_at,
+            score: repair.score,
+            drain_bound: repair.drain_bound,
+            hold: vetoed.or_else(|| self.health.hold(pool_of(node))),
+        })
     }
 }
 
@@ -141,7 +241,7 @@ fn merge<'p>(due: Vec<Finding<'p>>, policies: &RepairPolicies, now: Timestamp) -
     };
     let score = due.iter().map(score).max()?;
     let because = due.into_iter().min_by(|a, b| order(a).cmp(&order(b)))?;
-    Some(Repair { action: because.policy.action, because, drain_bound, score })
+    Some(Repair { action: because.policy.action, because, is_escalated: false, drain_bound, score })
 }
 
 /// The most disruptive action first, then by priority, by time, by name.
@@ -182,40 +282,6 @@ pub fn reboots_with(claim: &NodeClaim, now: Timestamp) -> String {
     times.push(now);
     let latest = times.split_off(times.len().saturating_sub(MOST_REBOOTS));
     latest.iter().map(Timestamp::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// What has been begun with a machine that keeps it from being repaired.
-pub fn begun(claim: &NodeClaim, node: &Node) -> Option<UnderWay> {
-    let is_deleting = claim.metadata.deletion_timestamp.is_some() || node.metadata.deletion_timestamp.is_some();
-    let of_node = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    under_way(claim, is_deleting, of_node.iter().any(|taint| taint.key == taints::DISRUPTED))
-}
-
-/// The machines of a NodePool, as its budgets count them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Machines(Counts);
-
-impl Machines {
-    /// Counts one with its Node.
-    pub fn add(&mut self, claim: &NodeClaim, node: &Node) {
-        let is_initialized = true_condition(claim, conditions::INITIALIZED).is_some();
-        let state = if is_initialized { NodeState::Initialized } else { NodeState::Registered };
-        let is_terminating = true_condition(claim, conditions::INSTANCE_TERMINATING).is_some();
-        // Whether it is ready changes nothing for the reason Unhealthy.
-        self.0.add(state, begun(claim, node).as_ref(), true, is_terminating);
-    }
-
-    /// How many more may be repaired now, and by which words of the NodePool; `None` is any number. Budgets that cannot
-    /// be read are reported, and allow none.
-    pub fn allowed(self, pool: &NodePool, now: Timestamp) -> Result<Option<(u32, String)>, Vec<ObjectError>> {
-        let mut errors = Vec::new();
-        let pool: FleetPool = pools::pool(pool, self.0, now, &mut errors);
-        if !pool.faults.is_empty() {
-            return Err(errors);
-        }
-        let limit = pool.strictest(Reason::Unhealthy);
-        Ok(limit.map(|limit| (limit.allowed.saturating_sub(pool.going), limit.text.to_string())))
-    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@
 //! are counted. The input may be manifests that nobody has applied, or a snapshot file, or both.
 
 mod defaults;
+mod node_classes;
 mod reader;
 mod release;
 mod role;
+mod unknown_fields;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use api::NodePool;
 use api::crd::CustomResourceDefinition;
 use api::labels::ProviderLabels;
-use cloudprovider::InstanceType;
+use cloudprovider::{InstanceType, RepairPolicies};
 use model::{Interner, NamespacedName};
 
 use crate::snapshot::Cluster;
@@ -28,7 +30,9 @@ use decode::ObjectError;
 use decode::manifests::{DocumentError, Manifest, Origin};
 use decode::scheduler_config::SchedulerConfig;
 
+pub use node_classes::{NodeClassTypes, Types};
 pub use release::{GateSetting, Release};
+pub use unknown_fields::{UnknownField, unknown_fields};
 
 /// How to read.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +43,8 @@ pub struct Settings<'a> {
     pub default_node_pool: Option<&'a NodePool>,
     /// What NodePools can launch, unless a snapshot in the input says otherwise.
     pub instance_types: &'a [Arc<InstanceType>],
+    /// What node classes of the input make of them; `None` where node classes change nothing of machines.
+    pub node_class_types: Option<&'a NodeClassTypes>,
     /// The label rules of the provider whose instance types those are.
     pub labels: &'a ProviderLabels,
     /// The node classes of that provider: (group, kind).
@@ -49,6 +55,8 @@ pub struct Settings<'a> {
     pub release: Release<'a>,
     /// How kube-scheduler is configured, in place of what the input says.
     pub scheduler_config: Option<&'a SchedulerConfig>,
+    /// When that provider considers a Node broken, for snapshots of clusters where such are repaired.
+    pub repair_policies: Option<&'a Arc<RepairPolicies>>,
 }
 
 impl<'a> Settings<'a> {
@@ -63,11 +71,13 @@ impl<'a> Settings<'a> {
             expand_workloads: false,
             default_node_pool: None,
             instance_types,
+            node_class_types: None,
             labels,
             node_classes,
             provider_crds: &[],
             release: Release::default(),
             scheduler_config: None,
+            repair_policies: None,
         }
     }
 }
@@ -166,6 +176,13 @@ pub enum OfflineNote {
         /// `<kind>.<group>`.
         node_class: String,
     },
+    /// NodePools name a node class that is not in the input, so what it would change of machines is not known.
+    MissingNodeClass {
+        /// Its kind and name.
+        node_class: String,
+        /// The NodePools.
+        node_pools: BTreeSet<String>,
+    },
     /// Workloads were counted and not expanded.
     NotExpanded(usize),
     /// Objects were given more than once; the last one counts, as when the files are applied in order.
@@ -174,6 +191,13 @@ pub enum OfflineNote {
     UnknownPriorityClass(String),
     /// Pods name a RuntimeClass that is not in the input; its overhead and node selector are not known.
     UnknownRuntimeClass(String),
+    /// A NodeOverlay has a field that the API server would drop.
+    UnknownField {
+        /// Its name.
+        overlay: String,
+        /// The field.
+        field: UnknownField,
+    },
     /// Pods are bound to nodes that are not in the input.
     BoundElsewhere(usize),
     /// A snapshot without what selects pods is planned with defaults for their spread.
@@ -196,6 +220,13 @@ impl fmt::Display for OfflineNote {
                 "NodePool {node_pool} launches through {node_class}; planned with the instance types given here, not with \
                  those of that cloud"
             ),
+            Self::MissingNodeClass { node_class, node_pools } => write!(
+                f,
+                "{node_class} is not in the input; {} {} {} planned with the provider's defaults for it",
+                if node_pools.len() == 1 { "NodePool" } else { "NodePools" },
+                node_pools.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+                if node_pools.len() == 1 { "is" } else { "are" },
+            ),
             Self::NotExpanded(count) => write!(
                 f,
                 "{count} {} not expanded; --expand-workloads plans their pods",
@@ -211,6 +242,7 @@ impl fmt::Display for OfflineNote {
             Self::UnknownRuntimeClass(class) => {
                 write!(f, "RuntimeClass {class} is not in the input; its overhead and node selector are left out")
             }
+            Self::UnknownField { overlay, field } => write!(f, "nodeoverlay/{overlay}: {field}"),
             Self::NoRoomKept { buffer, why } => write!(f, "CapacityBuffer {buffer} keeps no room free: {why}"),
             Self::NothingSelects => f.write_str(
                 "the snapshot was taken without default spread constraints, so it has no Services and controllers to deduce \

@@ -31,6 +31,7 @@ use scheduling::snapshot::{
 
 use crate::default_spread::{self, DefaultSpread};
 use crate::node_pool::{node_pool, refused};
+use crate::node_repair::RepairSources;
 use decode::Context;
 use decode::ObjectError;
 use decode::limit_range::{LimitRange, TemplateResources};
@@ -88,6 +89,8 @@ pub struct Cluster {
     pub buffers: Vec<Buffer>,
     /// Default topology spread for pods without constraints.
     pub default_spread: DefaultSpread,
+    /// What says which machines are broken; `None` if none is to be repaired (gate NodeRepair).
+    pub repair: Option<RepairSources>,
     /// Whether to fill [`Snapshot::fleet`]. Then `devices` must also contain what running pods want.
     pub wants_fleet: bool,
 }

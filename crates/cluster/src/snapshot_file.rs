@@ -83,6 +83,9 @@ pub struct Header {
 
 /// The feature gate with which the controller writes deletion costs of pods.
 const POD_DELETION_COST_MANAGEMENT: &str = "PodDeletionCostManagement";
+/// The gates that let machines go before what replaces them is launched.
+const TERMINATE_FIRST_DRIFT: &str = "TerminateFirstDrift";
+const TERMINATE_FIRST_REPAIR: &str = "TerminateFirstRepair";
 
 /// The planner's options as a file has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +113,8 @@ pub struct HeaderOptions {
     pub eviction_price_nano_usd: i64,
     /// How long a saving counts.
     pub consolidation_horizon: DurationMs,
+    /// How long pods with devices take to start anew.
+    pub device_restart: DurationMs,
     /// Whether spot machines may be replaced by spot machines.
     pub spot_to_spot_consolidation: bool,
     /// What becomes of machines that are past their time: `Forceful` or `Graceful`.
@@ -187,6 +192,7 @@ impl From<&Options> for HeaderOptions {
             ignore_dra_requests: options.ignore_dra_requests,
             eviction_price_nano_usd: options.disruption.eviction_price_nano_usd,
             consolidation_horizon: options.disruption.consolidation_horizon,
+            device_restart: options.disruption.device_restart,
             spot_to_spot_consolidation: options.disruption.spot_to_spot_consolidation,
             expiration_policy: match options.disruption.expiration.policy {
                 ExpirationPolicy::Forceful => ExpirationPolicyName::Forceful,
@@ -241,6 +247,11 @@ impl Header {
         known.map(|gate| (gate.name().to_owned(), compat.is_on(*gate))).collect()
     }
 
+    /// Whether a feature gate of the controller is on that is off where nobody says anything.
+    pub(crate) fn is_on(&self, gate: &str) -> bool {
+        self.feature_gates.get(gate).copied().unwrap_or_default()
+    }
+
     /// The planner's options.
     pub fn options(&self) -> Options {
         Options {
@@ -269,10 +280,13 @@ impl Header {
             disruption: DisruptionOptions {
                 eviction_price_nano_usd: self.options.eviction_price_nano_usd,
                 consolidation_horizon: self.options.consolidation_horizon,
+                device_restart: self.options.device_restart,
                 spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
-                deletion_costs: match self.feature_gates.get(POD_DELETION_COST_MANAGEMENT) {
-                    Some(true) => DeletionCosts::Ours,
-                    Some(false) | None => DeletionCosts::OfUsers,
+                terminate_first_drift: self.is_on(TERMINATE_FIRST_DRIFT),
+                terminate_first_repair: self.is_on(TERMINATE_FIRST_REPAIR),
+                deletion_costs: match self.is_on(POD_DELETION_COST_MANAGEMENT) {
+                    true => DeletionCosts::Ours,
+                    false => DeletionCosts::OfUsers,
                 },
                 expiration: ExpirationRules {
                     policy: match self.options.expiration_policy {

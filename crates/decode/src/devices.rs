@@ -3,8 +3,11 @@
 //! Reading is `dra-sched`'s; here an error gets the object's name, and objects that no API server has seen are held to
 //! its rules.
 
+use std::collections::BTreeSet;
+
 use dra_types::{
-    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Pod, PodGroup, ResourceClaim, ResourceSlice,
+    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Pod, PodGroup, ResourceClaim, ResourceClaimSpec,
+    ResourceSlice,
     validate::{self, Compile},
 };
 use k8s_cel::compiles;
@@ -19,8 +22,29 @@ use crate::manifests::object_ref;
 pub enum Admitted<'a> {
     /// The API server: the object comes from a cluster.
     ByServer,
-    /// Nobody yet.
-    ByNobody(&'a Compat),
+    /// Nobody yet; the rules are those of a release, and claims in these namespaces may ask for access as
+    /// administrator.
+    ByNobody(&'a Compat, &'a AdminNamespaces),
+}
+
+/// Namespaces with the label that lets claims ask for access as administrator.
+#[derive(Debug, Clone, Default)]
+pub struct AdminNamespaces(BTreeSet<String>);
+
+impl AdminNamespaces {
+    /// Notes what a Namespace says.
+    pub fn add(&mut self, namespace: &Value) {
+        let labels = namespace.pointer("/metadata/labels");
+        let is_allowed = labels.and_then(|labels| labels.get(validate::ADMIN_ACCESS)?.as_str()) == Some("true");
+        if let Some(name) = namespace.pointer("/metadata/name").and_then(Value::as_str).filter(|_| is_allowed) {
+            self.0.insert(name.to_owned());
+        }
+    }
+
+    /// Whether claims of the namespace may ask for it.
+    pub fn contains(&self, namespace: &str) -> bool {
+        self.0.contains(namespace)
+    }
 }
 
 fn problem(error: FieldError) -> Problem {
@@ -53,7 +77,9 @@ fn read<T>(
     let decoded = read(object).map_err(|error| named(problem(error)))?;
     match admitted {
         Admitted::ByServer => {}
-        Admitted::ByNobody(compat) => validate(&decoded, &compiles(compat)).map_err(|errors| named(first(errors)))?,
+        Admitted::ByNobody(compat, _) => {
+            validate(&decoded, &compiles(compat)).map_err(|errors| named(first(errors)))?
+        }
     }
     Ok(decoded)
 }
@@ -70,12 +96,29 @@ pub fn resource_slice(object: &Value, admitted: Admitted<'_>) -> Result<Resource
 
 /// Reads a ResourceClaim.
 pub fn resource_claim(object: &Value, admitted: Admitted<'_>) -> Result<ResourceClaim, ObjectError> {
-    read(object, "ResourceClaim", admitted, ResourceClaim::from_json, validate::claim)
+    let claim = read(object, "ResourceClaim", admitted, ResourceClaim::from_json, validate::claim)?;
+    admin_access(object, "ResourceClaim", admitted, ("spec", &claim.spec))?;
+    Ok(claim)
 }
 
 /// Reads a ResourceClaimTemplate.
 pub fn resource_claim_template(object: &Value, admitted: Admitted<'_>) -> Result<ClaimTemplate, ObjectError> {
-    read(object, "ResourceClaimTemplate", admitted, ClaimTemplate::from_json, validate::claim_template)
+    let template = read(object, "ResourceClaimTemplate", admitted, ClaimTemplate::from_json, validate::claim_template)?;
+    admin_access(object, "ResourceClaimTemplate", admitted, ("spec.spec", &template.spec))?;
+    Ok(template)
+}
+
+fn admin_access(
+    object: &Value,
+    kind: &str,
+    admitted: Admitted<'_>,
+    (field, spec): (&str, &ResourceClaimSpec),
+) -> Result<(), ObjectError> {
+    let Admitted::ByNobody(_, namespaces) = admitted else { return Ok(()) };
+    let object = object_ref(object, kind);
+    let namespace = &object.name.namespace;
+    let checked = validate::admin_access(spec, field, namespace, namespaces.contains(namespace));
+    checked.map_err(|error| ObjectError { object: object.clone(), problem: problem(error) })
 }
 
 /// Reads a DeviceTaintRule. One with a field that is not understood cannot be used.
@@ -94,8 +137,8 @@ pub fn device_taint_rule(object: &Value) -> Result<DeviceTaintRule, ObjectError>
 }
 
 /// Reads of a PodGroup the claims that its pods have in common.
-pub fn pod_group_claims(object: &Value) -> Result<PodGroup, ObjectError> {
-    read(object, "PodGroup", Admitted::ByServer, PodGroup::from_json, |_, _| Ok(()))
+pub fn pod_group_claims(object: &Value, admitted: Admitted<'_>) -> Result<PodGroup, ObjectError> {
+    read(object, "PodGroup", admitted, PodGroup::from_json, |group, _| validate::pod_group(group))
 }
 
 /// A kind that devices depend on.
@@ -168,8 +211,13 @@ pub fn may_want_devices(pod: &Value) -> bool {
     list("resourceClaims").next().is_some() || list("initContainers").chain(list("containers")).any(wants_any)
 }
 
-/// Reads of a pod what devices depend on; `None` if it can't want any.
+/// Reads of a pod of the API server what devices depend on; `None` if it can't want any.
 pub fn pod_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
-    let pod = read(object, "Pod", Admitted::ByServer, Pod::from_json, |_, _| Ok(()))?;
+    pod_devices_as(object, Admitted::ByServer)
+}
+
+/// Reads of a pod, whoever has admitted it, what devices depend on; `None` if it can't want any.
+pub fn pod_devices_as(object: &Value, admitted: Admitted<'_>) -> Result<Option<Pod>, ObjectError> {
+    let pod = read(object, "Pod", admitted, Pod::from_json, |pod, _| validate::pod(pod))?;
     Ok(pod.may_want_devices().then_some(pod))
 }

@@ -14,6 +14,8 @@ use crate::metadata::{Metadata, decode_object};
 
 /// Counts ResourceClaims.
 const CLAIMS: &str = "count/resourceclaims.resource.k8s.io";
+/// Comes before the name of an extended resource.
+const REQUESTS: &str = "requests.";
 /// Follows the name of a DeviceClass.
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
 
@@ -45,8 +47,11 @@ fn counted(resource: &str) -> Option<QuotaResource> {
     if resource == CLAIMS {
         return Some(QuotaResource::Claims);
     }
-    let class = resource.strip_suffix(DEVICES).filter(|class| !class.is_empty())?;
-    Some(QuotaResource::Devices(Arc::from(class)))
+    if let Some(class) = resource.strip_suffix(DEVICES).filter(|class| !class.is_empty()) {
+        return Some(QuotaResource::Devices(Arc::from(class)));
+    }
+    let extended = resource.strip_prefix(REQUESTS).filter(|name| name.contains('/'))?;
+    Some(QuotaResource::Extended(Arc::from(extended)))
 }
 
 /// A number of things; beyond what fits it is no limit.
@@ -65,14 +70,18 @@ mod tests {
     fn a_quota_limits_claims_and_devices_by_class_unless_it_has_scopes() {
         let mut object = json!({
             "metadata": {"name": "q", "namespace": "ml"},
-            "spec": {"hard": {"pods": "5", "count/resourceclaims.resource.k8s.io": "3",
+            "spec": {"hard": {"pods": "5", "requests.cpu": "4", "requests.example.com/gpu": "0", "count/resourceclaims.resource.k8s.io": "3",
                 "gpu.example.com.deviceclass.resource.k8s.io/devices": "6"}},
         });
         let limit = |resource, hard, used| QuotaLimit { resource, hard, used };
         let devices = || QuotaResource::Devices("gpu.example.com".into());
         assert_eq!(
             resource_quota(&object).unwrap().limits,
-            [limit(QuotaResource::Claims, 3, None), limit(devices(), 6, None)]
+            [
+                limit(QuotaResource::Claims, 3, None),
+                limit(devices(), 6, None),
+                limit(QuotaResource::Extended("example.com/gpu".into()), 0, None)
+            ]
         );
         object["status"] = json!({
             "hard": {"gpu.example.com.deviceclass.resource.k8s.io/devices": "4"},

@@ -4,6 +4,7 @@
 //! Results go to standard output, everything else to standard error, so that output can be piped. Exit codes: 0 done,
 //! 3 done and some pods have no place, 1 a fault, 2 wrong usage.
 
+mod catalogue;
 mod dra;
 mod explain;
 mod input;
@@ -68,6 +69,7 @@ enum Command {
     Snapshot(snapshot::Args),
     Dra(dra::Args),
     Overlay(overlay::Args),
+    Catalogue(catalogue::Args),
     /// Print the CustomResourceDefinitions as YAML
     #[command(after_help = "Examples:\n  dovetail crds | kubectl apply --server-side -f -")]
     Crds,
@@ -92,6 +94,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(args).map(ExitCode::from),
         Command::Dra(args) => dra::run(args).map(ExitCode::from),
         Command::Overlay(args) => overlay::run(args).map(ExitCode::from),
+        Command::Catalogue(args) => catalogue::run(&args).map(ExitCode::from),
         Command::Crds => crds().map(ExitCode::from),
         Command::Support => output::stdout(dra_sched::support::markdown().as_bytes()).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {

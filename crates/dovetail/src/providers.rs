@@ -11,10 +11,18 @@ use cloudprovider_plugin::ProviderPlugin;
 /// The provider where nobody says which.
 const DEFAULT: Plugin = Plugin(&KwokPlugin);
 
+/// EC2, which needs the SDK of AWS to launch machines and not to plan for it.
+static AWS: AwsPlugin = AwsPlugin {
+    #[cfg(feature = "aws")]
+    connector: Some(&cloudprovider_aws_sdk::Sdk),
+    #[cfg(not(feature = "aws"))]
+    connector: None,
+};
+
 /// All providers.
 static PROVIDERS: &[Plugin] = &[
     DEFAULT,
-    Plugin(&AwsPlugin),
+    Plugin(&AWS),
     // Tests show with it that a row is enough.
     #[cfg(test)]
     Plugin(&third_provider::ThirdPlugin),

@@ -1,8 +1,8 @@
 //! Asks kube-scheduler's own plugins and our crate the same random questions about what a pod gets of devices and what
 //! they cost of the node: the claim for extended resources, costs of devices, claims that may not be shared.
 //!
-//!     cargo run -p dra-sched --example plugin_differential -- --oracle 1.36=PROGRAM [--cases N] [--seed S]
-//!         [--fixtures FOLDER] [--record FILE]
+//!     cargo run -p dra-sched --example plugin_differential -- --oracle 1.37=PROGRAM [--oracle 1.36=PROGRAM]
+//!         [--cases N] [--seed S] [--fixtures FOLDER] [--record FILE]
 //!
 //! PROGRAM is built from `test/oracle/plugin`. A difference is shrunk while it stays one and written into FOLDER.
 //! `cargo xtask oracle` builds the program and runs this.
@@ -73,7 +73,7 @@ fn run(arguments: &Arguments) -> Result<Vec<String>, String> {
         for done in 0..arguments.cases {
             while next < arguments.cases.min(done + ASKED_AHEAD) {
                 let name = format!("{}-{next}", arguments.seed);
-                let question = generate::question(&mut Random::of_case(arguments.seed, next), &name);
+                let question = generate::question(&mut Random::of_case(arguments.seed, next), &name, *release);
                 oracle.send(&question)?;
                 asked.push_back(question);
                 next += 1;

@@ -152,6 +152,7 @@ impl Explanation {
             Refusal::Elsewhere { .. } => plain("AllocatedElsewhere", false),
             Refusal::Shared { .. } => plain("ClaimOfAnotherPod", false),
             Refusal::NotUsed { .. } => plain("ClaimNotUsed", false),
+            Refusal::NotRecorded { .. } => plain("CostsNotRecorded", false),
             Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),
             Refusal::Infeasible(infeasible) => {
                 let (requests, constraints) =

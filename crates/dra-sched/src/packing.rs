@@ -26,7 +26,7 @@ use crate::ledger::{BinLedger, ClusterLedger, Kind};
 use attempt::Attempt;
 
 pub use daemon::{Daemon, OverheadVerdict};
-pub use demand::NodeDemand;
+pub use demand::{ClaimShare, NodeDemand};
 pub use ends::{ends_on, may_end};
 pub use offer::{Alternative, Offer, Refused, Undecided};
 pub use reach::Reach;

@@ -9,7 +9,7 @@ mod resources;
 
 pub use claims::{Claims, PodFault, WantedClaim, claims};
 pub use extended::{ExtendedClaim, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, Served};
-pub use resources::{NodeResourceFault, check_node_resources, total_demand};
+pub use resources::{NodeResourceFault, check_node_resources, check_pod_limits, total_demand};
 
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,13 @@ pub(crate) struct Quirks {
     /// A pod pays for the node's resources only of claims that are allocated for it in this attempt, not of claims that
     /// were allocated before. In 1.36, whose scheduler only looks at new allocations.
     pub(crate) allocated_claims_cost_nothing: bool,
+    /// A claim that hands out the node's resources must be used by a container. In 1.36; later it is charged once to
+    /// the pod.
+    pub(crate) claims_that_hand_out_must_be_used: bool,
+    /// What devices of extended resources cost of the node is charged to the claim that the scheduler has in memory.
+    /// The API server refuses the pod's status with that name, and the pod is never bound. In 1.37, seen on the real
+    /// server.
+    pub(crate) costs_of_extended_resources_are_not_written: bool,
     /// Picks with adminAccess draw counters. In all releases so far (kubernetes#140729).
     pub(crate) admin_access_draws_counters: bool,
     /// `skipNodeOperations` of a slice has no effect. Releases before 1.37 do not know the field; in 1.37 only the
@@ -82,6 +89,8 @@ impl Quirks {
             rule_without_selector_taints_all: up_to_1_36,
             shared_device_can_become_dedicated: true,
             allocated_claims_cost_nothing: up_to_1_36,
+            claims_that_hand_out_must_be_used: up_to_1_36,
+            costs_of_extended_resources_are_not_written: !up_to_1_36,
             admin_access_draws_counters: true,
             node_operations_are_not_checked: up_to_1_36 || released && !experimental,
         }

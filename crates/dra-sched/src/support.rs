@@ -30,12 +30,15 @@ pub enum Check {
     BruteForce,
     /// Answers of upstream's libraries and of the scheduler's plugins, recorded.
     Recorded,
-    /// Random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3.
+    /// Random questions to upstream's libraries v0.36.3 and v0.37.2, and to the scheduler's plugins v1.36.3 and
+    /// v1.37.2.
     Oracle,
     /// Objects of real drivers with the verdict of a real API server.
     Corpus,
-    /// What kube-scheduler gave on a real control plane, compared with what was predicted.
-    ControlPlane,
+    /// What kube-scheduler gave on a real control plane of 1.36, compared with what was predicted.
+    ControlPlane1_36,
+    /// What kube-scheduler gave on a real control plane of 1.37, compared with what was predicted.
+    ControlPlane1_37,
 }
 
 /// A row.
@@ -63,7 +66,7 @@ const fn row(
     Feature { name, kep, gate, state, checks }
 }
 
-use Check::{BruteForce, ControlPlane, Corpus, Oracle, Recorded, Tables};
+use Check::{BruteForce, ControlPlane1_36, ControlPlane1_37, Corpus, Oracle, Recorded, Tables};
 use State::{NoEffect, Partly, Refused, Supported};
 
 /// All rows, the general ones first.
@@ -73,117 +76,147 @@ pub const FEATURES: &[Feature] = &[
         "4381",
         None,
         Supported,
-        &[Tables, Corpus, ControlPlane],
+        &[Tables, Corpus, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Selectors in CEL, with their costs and limits",
         "4381",
         None,
         Supported,
-        &[Tables, Recorded, Oracle, Corpus, ControlPlane],
+        &[Tables, Recorded, Oracle, Corpus, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Requests for a number of devices, or for all",
         "4381",
         None,
         Supported,
-        &[Tables, BruteForce, Recorded, Oracle, ControlPlane],
+        &[Tables, BruteForce, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
-    row("matchAttribute", "4381", None, Supported, &[Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane]),
+    row(
+        "matchAttribute",
+        "4381",
+        None,
+        Supported,
+        &[Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane1_36, ControlPlane1_37],
+    ),
     row(
         "Pools: generations, completeness, validity, order",
         "4381",
         None,
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Results, configuration, node selector of an allocation",
         "4381",
         None,
         Supported,
-        &[Recorded, Oracle, Corpus, ControlPlane],
+        &[Recorded, Oracle, Corpus, ControlPlane1_36, ControlPlane1_37],
     ),
-    row("Admin access", "5018", Some(Gate::AdminAccess), Supported, &[Recorded, Oracle, ControlPlane]),
+    row(
+        "Admin access",
+        "5018",
+        Some(Gate::AdminAccess),
+        Supported,
+        &[Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
+    ),
     row(
         "Alternatives (firstAvailable) and their score",
         "4816",
         Some(Gate::PrioritizedList),
         Supported,
-        &[Tables, BruteForce, Recorded, Oracle, ControlPlane],
+        &[Tables, BruteForce, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Partitionable devices: shared counters, devices on several nodes",
         "4815",
         Some(Gate::PartitionableDevices),
         Supported,
-        &[Recorded, Oracle, ControlPlane],
+        &[Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Device taints and tolerations",
         "5055",
         Some(Gate::DeviceTaints),
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "DeviceTaintRules; NoExecute as demand again",
         "5055",
         Some(Gate::DeviceTaintRules),
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Consumable capacity, distinctAttribute",
         "5075",
         Some(Gate::ConsumableCapacity),
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Fractions in ranges of capacity",
         "5075",
         Some(Gate::FractionalCapacityRange),
         Supported,
-        &[Tables, Recorded, Oracle],
+        &[Tables, Recorded, Oracle, ControlPlane1_37],
     ),
     row(
         "Binding conditions, bindsToNode",
         "5007",
         Some(Gate::DeviceBindingConditions),
         Supported,
-        &[Recorded, Oracle, ControlPlane],
+        &[Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Extended resources served by DRA",
         "5004",
         Some(Gate::ExtendedResource),
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Attributes that are lists, includes()",
         "5491",
         Some(Gate::ListTypeAttributes),
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
     row(
         "Node resources handed out or cost by devices, both shapes",
         "5517",
         Some(Gate::NodeAllocatableResources),
         Supported,
-        &[Tables, Recorded, Oracle, ControlPlane],
+        &[Tables, Recorded, Oracle, ControlPlane1_36, ControlPlane1_37],
     ),
-    row("Claims of PodGroups", "5729", Some(Gate::WorkloadResourceClaims), Supported, &[Tables, ControlPlane]),
-    row("Derived attributes", "6080", Some(Gate::DerivedAttributes), Supported, &[Tables, Recorded, Oracle]),
-    row("Compatibility groups", "5963", Some(Gate::DeviceCompatibilityGroups), Supported, &[Recorded, Oracle]),
+    row(
+        "Claims of PodGroups",
+        "5729",
+        Some(Gate::WorkloadResourceClaims),
+        Supported,
+        &[Tables, ControlPlane1_36, ControlPlane1_37],
+    ),
+    row(
+        "Derived attributes",
+        "6080",
+        Some(Gate::DerivedAttributes),
+        Supported,
+        &[Tables, Recorded, Oracle, ControlPlane1_37],
+    ),
+    row(
+        "Compatibility groups",
+        "5963",
+        Some(Gate::DeviceCompatibilityGroups),
+        Supported,
+        &[Recorded, Oracle, ControlPlane1_37],
+    ),
     row(
         "Node operations that a driver does not need",
         "5945",
         Some(Gate::OptionalNodeOperations),
         Supported,
-        &[Recorded, Oracle],
+        &[Recorded, Oracle, ControlPlane1_37],
     ),
     row(
         "Machines that do not exist yet: templates, unknown values, zones",
@@ -192,8 +225,20 @@ pub const FEATURES: &[Feature] = &[
         Partly("devices per node that draw from counters: the machine's own"),
         &[Tables],
     ),
-    row("Standard attributes (pcieRoot, pciBusID, numaNode)", "6072", None, Supported, &[Corpus, ControlPlane]),
-    row("Device status in claims", "4817", None, NoEffect("read for binding conditions"), &[Corpus, ControlPlane]),
+    row(
+        "Standard attributes (pcieRoot, pciBusID, numaNode)",
+        "6072",
+        None,
+        Supported,
+        &[Corpus, ControlPlane1_36, ControlPlane1_37],
+    ),
+    row(
+        "Device status in claims",
+        "4817",
+        None,
+        NoEffect("read for binding conditions"),
+        &[Corpus, ControlPlane1_36, ControlPlane1_37],
+    ),
     row("ResourcePoolStatusRequest", "5677", None, NoEffect("reporting only"), &[]),
     row("Counters drawn by capacity requests", "5941", None, Refused("not served by any release"), &[]),
     row(
@@ -207,7 +252,7 @@ pub const FEATURES: &[Feature] = &[
 
 impl Check {
     /// All, in the order of the legend.
-    pub const ALL: [Self; 6] = [Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane];
+    pub const ALL: [Self; 7] = [Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane1_36, ControlPlane1_37];
 
     fn name(self) -> &'static str {
         match self {
@@ -216,7 +261,8 @@ impl Check {
             Self::Recorded => "recorded",
             Self::Oracle => "oracle",
             Self::Corpus => "corpus",
-            Self::ControlPlane => "control plane",
+            Self::ControlPlane1_36 => "control plane 1.36",
+            Self::ControlPlane1_37 => "control plane 1.37",
         }
     }
 
@@ -228,16 +274,19 @@ impl Check {
                 "answers of upstream's libraries and of the scheduler's plugins to random questions, recorded (`tests` of `crates/k8s-cel` and `crates/dra-sched`)"
             }
             Self::Oracle => {
-                "random questions to upstream's libraries v0.36.3 and v0.37.2 and the scheduler's plugins v1.36.3, \
-                 but node resources of 1.37 (`cargo xtask oracle`)"
+                "random questions to upstream's libraries v0.36.3 and v0.37.2 and the scheduler's plugins v1.36.3 and \
+                 v1.37.2 (`cargo xtask oracle`)"
             }
             Self::Corpus => {
                 "objects of real drivers that a real API server takes; they are not part of the repository, and `cargo xtask test` says \
                  how many were read"
             }
-            Self::ControlPlane => {
-                "what kube-scheduler 1.36 gave, and what was predicted before (`cargo xtask test --stage e2e`, \
+            Self::ControlPlane1_36 => {
+                "what kube-scheduler 1.36.3 gave, and what was predicted before (`cargo xtask test --stage e2e`, \
                  `test/e2e/tests/e2e/dra/scenarios`)"
+            }
+            Self::ControlPlane1_37 => {
+                "what kube-scheduler 1.37.2 gave, and what was predicted before (`cargo xtask test --stage dra`)"
             }
         }
     }

@@ -61,6 +61,11 @@ pub enum Refusal {
         /// The claim.
         claim: Arc<str>,
     },
+    /// Devices of extended resources cost something of the node, and the release cannot write that down.
+    NotRecorded {
+        /// The claim.
+        claim: Arc<str>,
+    },
     /// Upstream answers with an error.
     Fault(Fault),
 }
@@ -126,6 +131,11 @@ impl fmt::Display for Refusal {
             Self::NotUsed { claim } => {
                 write!(f, "claim {claim} hands out resources of the node, but no container of the pod uses it")
             }
+            Self::NotRecorded { claim } => write!(
+                f,
+                "claim {claim}: devices of extended resources cost resources of the node, which this release of Kubernetes \
+                 cannot write into the pod's status, so that the pod is never bound"
+            ),
             Self::Fault(fault) => fault.fmt(f),
             Self::Infeasible(infeasible) => infeasible.fmt(f),
         }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::json::{ApiVersion, FieldError, Reader, Reason, Unknown};
 use super::names::{CounterName, CounterSetName, DeviceName, QualifiedName};
+use super::node_allocatable::NodeAllocatableResources;
 use super::node_selector::NodeSelector;
 use super::slice::NodeScope;
 use super::taint::DeviceTaint;
@@ -36,8 +37,8 @@ pub struct Device {
     pub binding_failure_conditions: Vec<Arc<str>>,
     /// Whether it can be allocated more than once. None is false, except that CEL cannot tell.
     pub allow_multiple_allocations: bool,
-    /// What it hands out of the node's own resources, or costs of them, by resource name.
-    pub node_allocatable: BTreeMap<Arc<str>, NodeAllocatable>,
+    /// What it hands out of the node's own resources, or costs of them.
+    pub node_allocatable: NodeAllocatableResources,
 }
 
 /// The value of an attribute.
@@ -131,43 +132,6 @@ pub struct CounterConsumption {
     pub compatibility_groups: Vec<Arc<str>>,
 }
 
-/// What a device hands out of a node's own resource, or costs of it (KEP-5517).
-///
-/// The shape of 1.36 (`nodeAllocatableResourceMappings`) is read into [`NodeAllocatableMapping`]s without overhead.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeAllocatable {
-    /// What a claim gets of the resource through this device.
-    pub mapping: Option<NodeAllocatableMapping>,
-    /// What it costs besides.
-    pub overhead: Option<NodeAllocatableOverhead>,
-}
-
-/// What a claim gets of a node's own resource through a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeAllocatableMapping {
-    /// The consumed amount of a capacity, multiplied.
-    Capacity {
-        /// The key in `consumedCapacity`.
-        key: QualifiedName,
-        /// By what it is multiplied; 1 if not given.
-        multiplier: Quantity,
-    },
-    /// A fixed amount for each allocation of the device.
-    Device {
-        /// The amount.
-        multiplier: Quantity,
-    },
-}
-
-/// What a device costs of a node's own resource.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeAllocatableOverhead {
-    /// Once for each pod that uses the claim.
-    pub per_pod: Option<Quantity>,
-    /// For each container that references the claim.
-    pub per_container: Option<Quantity>,
-}
-
 const DEVICE_FIELDS: &[&str] = &[
     "allNodes",
     "allowMultipleAllocations",
@@ -213,10 +177,12 @@ impl Device {
     }
 
     fn read_fields(name: DeviceName, reader: &Reader<'_>) -> Result<Self, FieldError> {
+        let capacity = reader.field("capacity").map(DeviceCapacity::read)?;
         Ok(Self {
             name,
             attributes: reader.field("attributes").map(AttributeValue::read)?,
-            capacity: reader.field("capacity").map(DeviceCapacity::read)?,
+            node_allocatable: NodeAllocatableResources::read(reader, &capacity)?,
+            capacity,
             consumes_counters: reader.field("consumesCounters").list(CounterConsumption::read)?,
             node_scope: Self::read_node_scope(reader)?,
             taints: reader.field("taints").list(DeviceTaint::read)?,
@@ -224,7 +190,6 @@ impl Device {
             binding_conditions: reader.field("bindingConditions").strings()?,
             binding_failure_conditions: reader.field("bindingFailureConditions").strings()?,
             allow_multiple_allocations: reader.field("allowMultipleAllocations").boolean()?.unwrap_or(false),
-            node_allocatable: read_node_allocatable(reader)?,
         })
     }
 
@@ -316,52 +281,5 @@ impl CounterConsumption {
             counters: read_counters(&reader.field("counters"))?,
             compatibility_groups: reader.field("compatibilityGroups").strings()?,
         })
-    }
-}
-
-/// Both shapes of KEP-5517; the older is not read where the newer is present.
-fn read_node_allocatable(reader: &Reader<'_>) -> Result<BTreeMap<Arc<str>, NodeAllocatable>, FieldError> {
-    let newer: BTreeMap<Arc<str>, _> = reader.field("nodeAllocatableResources").map(read_1_37)?;
-    let older: BTreeMap<Arc<str>, _> = reader.field("nodeAllocatableResourceMappings").map(read_1_36)?;
-    Ok(if newer.is_empty() { older } else { newer })
-}
-
-fn read_1_36(reader: &Reader<'_>) -> Result<NodeAllocatable, FieldError> {
-    reader.object(&["allocationMultiplier", "capacityKey"])?;
-    let multiplier = reader.field("allocationMultiplier").quantity()?;
-    let mapping = mapping(reader.field("capacityKey").optional_string()?, multiplier, multiplier);
-    Ok(NodeAllocatable { mapping, overhead: None })
-}
-
-fn read_1_37(reader: &Reader<'_>) -> Result<NodeAllocatable, FieldError> {
-    reader.object(&["mapping", "overhead"])?;
-    let (map, overhead) = (reader.field("mapping"), reader.field("overhead"));
-    map.object(&["capacityKey", "capacityMultiplier", "deviceMultiplier"])?;
-    overhead.object(&["perContainer", "perPod"])?;
-    let mapping = mapping(
-        map.field("capacityKey").optional_string()?,
-        map.field("capacityMultiplier").quantity()?,
-        map.field("deviceMultiplier").quantity()?,
-    );
-    let overhead = if overhead.is_present() {
-        Some(NodeAllocatableOverhead {
-            per_pod: overhead.field("perPod").quantity()?,
-            per_container: overhead.field("perContainer").quantity()?,
-        })
-    } else {
-        None
-    };
-    Ok(NodeAllocatable { mapping, overhead })
-}
-
-fn mapping(
-    key: Option<QualifiedName>,
-    of_capacity: Option<Quantity>,
-    of_device: Option<Quantity>,
-) -> Option<NodeAllocatableMapping> {
-    let one = Quantity::from_milli(1000, model::quantity::Format::DecimalSi);
-    match key {
-        Some(key) => Some(NodeAllocatableMapping::Capacity { key, multiplier: of_capacity.unwrap_or(one) }),
-        None => of_device.map(|multiplier| NodeAllocatableMapping::Device { multiplier }),
     }
 }

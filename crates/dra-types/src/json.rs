@@ -11,6 +11,8 @@ use std::sync::Arc;
 use model::{Quantity, Timestamp, quantity, time};
 use serde_json::{Map, Value};
 
+use super::spelling::did_you_mean;
+
 /// Entries of one list or map; far beyond any limit of the API.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -217,7 +219,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn object(&self, known: &[&str]) -> Read<()> {
         if let Some(entries) = self.entries()? {
             for name in entries.keys().filter(|name| !known.contains(&name.as_str())) {
-                self.unknown.note(Reader { value: None, parent: Some(self), segment: Segment::Field(name), ..*self });
+                let field = Reader { value: None, parent: Some(self), segment: Segment::Field(name), ..*self };
+                match did_you_mean(name, known.iter().copied()) {
+                    Some(meant) => self.unknown.note(format_args!("{field} (did you mean {meant}?)")),
+                    None => self.unknown.note(field),
+                }
             }
         }
         Ok(())

@@ -31,10 +31,12 @@ mod json;
 mod meta;
 mod names;
 mod node;
+mod node_allocatable;
 mod node_facts;
 mod node_selector;
 mod pod;
 mod slice;
+mod spelling;
 mod taint;
 pub mod validate;
 mod version;
@@ -46,10 +48,7 @@ pub use claim::{
 };
 pub use class::DeviceClass;
 pub use compat::{Compat, Edition, Gate, Gates, KubernetesMinor};
-pub use device::{
-    AttributeValue, CapacityRange, CounterConsumption, Device, DeviceCapacity, NodeAllocatable, NodeAllocatableMapping,
-    NodeAllocatableOverhead, RequestPolicy,
-};
+pub use device::{AttributeValue, CapacityRange, CounterConsumption, Device, DeviceCapacity, RequestPolicy};
 pub use json::{ApiVersion, FieldError, Reason};
 pub use meta::{ObjectMeta, OwnerReference};
 pub use names::{
@@ -57,10 +56,14 @@ pub use names::{
     RequestName,
 };
 pub use node::Node;
+pub use node_allocatable::{
+    NodeAllocatable, NodeAllocatableMapping, NodeAllocatableOverhead, NodeAllocatableResources,
+};
 pub use node_facts::{NodeFacts, SelectorError};
 pub use node_selector::{NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
 pub use pod::{ClaimSource, Container, Lifetime, Pod, PodClaim, PodGroup, Resources};
 pub use slice::{CounterSet, NodeScope, Pool, ResourceSlice, SkipNodeOperation};
+pub use spelling::did_you_mean;
 pub use taint::{DeviceTaint, DeviceTaintRule, DeviceTaintSelector, DeviceToleration, TaintEffect, TolerationOperator};
 pub use version::{SemanticVersion, VersionError};
 

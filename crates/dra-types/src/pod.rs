@@ -77,7 +77,8 @@ pub struct Pod {
     pub claim_names: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// The claim that was made for its extended resources.
     pub extended_resource_claim: Option<Arc<str>>,
-    /// `status.nodeAllocatableResourceClaimStatuses`: what its devices cost of the node, in nano-units.
+    /// `status.nodeAllocatableResourceClaimStatuses`, from 1.38 on `additionalNodeAllocatableResources`: what its
+    /// devices cost of the node, in nano-units.
     pub device_costs: BTreeMap<Arc<str>, i128>,
     /// The PodGroup that it belongs to.
     pub pod_group: Option<Arc<str>>,
@@ -223,12 +224,15 @@ fn claim_names(status: &Reader<'_>) -> Result<BTreeMap<Arc<str>, Option<Arc<str>
     Ok(status.field("resourceClaimStatuses").list(entry)?.into_iter().collect())
 }
 
-/// What the scheduler has charged, in the words of 1.36 (`resources`) and of 1.37.
+/// What the scheduler has charged, in the words of 1.36 (`resources`) and of 1.37. What 1.38 calls
+/// `additionalNodeAllocatableResources` says the same and comes instead.
 fn device_costs(status: &Reader<'_>) -> Result<BTreeMap<Arc<str>, i128>, FieldError> {
     let amount = |reader: &Reader<'_>| Ok(reader.quantity()?.map_or(0, Quantity::to_nano));
     let named = |reader: &Reader<'_>, nano: i128| Ok((reader.field("name").string::<Arc<str>>()?, nano));
     let mut costs: BTreeMap<Arc<str>, i128> = BTreeMap::new();
-    let of_claims = status.field("nodeAllocatableResourceClaimStatuses").list(|claim| {
+    let of_1_38 = status.field("additionalNodeAllocatableResources");
+    let charged = if of_1_38.is_present() { of_1_38 } else { status.field("nodeAllocatableResourceClaimStatuses") };
+    let of_claims = charged.list(|claim| {
         let containers = claim.field("containers").list(|container| container.string::<Arc<str>>())?.len() as i128;
         let mut amounts: Vec<(Arc<str>, i128)> = claim.field("resources").map(amount)?.into_iter().collect();
         amounts.extend(claim.field("mapping").list(|entry| named(entry, amount(&entry.field("quantity"))?))?);

@@ -108,33 +108,6 @@ fn problems_name_their_field() {
 }
 
 #[test]
-fn both_shapes_of_node_allocatable_resources_read_alike() {
-    let device = |field: &str, value: Value| {
-        let object = slice(
-            json!({"driver": "d", "pool": {"name": "p"}, "allNodes": true, "devices": [{"name": "a", field: value}]}),
-        );
-        ResourceSlice::from_json(&object).unwrap().devices.remove(0).node_allocatable
-    };
-    assert_eq!(
-        device(
-            "nodeAllocatableResourceMappings",
-            json!({"cpu": {"capacityKey": "cores", "allocationMultiplier": "2"}})
-        ),
-        device(
-            "nodeAllocatableResources",
-            json!({"cpu": {"mapping": {"capacityKey": "cores", "capacityMultiplier": 2}}})
-        ),
-    );
-    assert_eq!(
-        device("nodeAllocatableResourceMappings", json!({"memory": {"allocationMultiplier": "2Gi"}})),
-        device("nodeAllocatableResources", json!({"memory": {"mapping": {"deviceMultiplier": "2Gi"}}})),
-    );
-    let overhead = device("nodeAllocatableResources", json!({"memory": {"overhead": {"perPod": "1Gi"}}}));
-    assert_eq!(overhead["memory"].overhead.as_ref().unwrap().per_pod.unwrap().to_string(), "1Gi");
-    assert_eq!(overhead["memory"].mapping, None);
-}
-
-#[test]
 fn the_allocation_of_a_claim_is_read() {
     let mut object = claim("v1", json!([]));
     object["status"] = json!({
@@ -200,4 +173,94 @@ fn a_toleration_without_key_or_effect_covers_all_and_an_unknown_operator_none() 
     let other_effect =
         DeviceToleration { effect: Some(TaintEffect::NoExecute), ..toleration(TolerationOperator::Exists) };
     assert!(!other_effect.tolerates(&taint));
+}
+
+#[test]
+fn an_unknown_field_is_named_with_the_one_that_was_meant() {
+    let cpu = json!({"direct": {}, "overhead": {"perPodReference": "1"}});
+    let device = json!({"name": "d", "atributes": {}, "colour": "red", "nodeAllocatableResources": {"cpu": cpu}});
+    let read = ResourceSlice::from_json(&slice(json!({"driver": "d", "devices": [device]}))).unwrap();
+    let found: Vec<String> = read.unsupported.iter().map(|field| field.construct.to_string()).collect();
+    assert_eq!(
+        found,
+        [
+            "spec.devices[0].atributes (did you mean attributes?)",
+            "spec.devices[0].colour",
+            "spec.devices[0].nodeAllocatableResources[cpu].direct (did you mean mapping?)",
+            "spec.devices[0].nodeAllocatableResources[cpu].overhead.perPodReference (did you mean perPod?)",
+        ]
+    );
+    let device = json!({"name": "d", "nodeAllocatableResourceMappings": {"cpu": {"direct": {}}}});
+    let read = ResourceSlice::from_json(&slice(json!({"driver": "d", "devices": [device]}))).unwrap();
+    assert_eq!(
+        &*read.unsupported[0].construct,
+        "spec.devices[0].nodeAllocatableResourceMappings[cpu].direct (did you mean mapping of nodeAllocatableResources?)"
+    );
+}
+
+/// All rules that an object breaks, one a line.
+fn broken(outcome: Result<(), Vec<FieldError>>) -> Vec<String> {
+    outcome.err().into_iter().flatten().map(|error| error.to_string()).collect()
+}
+
+#[test]
+fn what_a_pod_says_of_claims_is_held_to_the_servers_rules() {
+    let pod = |claims: Value, used: Value| {
+        let init = json!([{"name": "init", "resources": {"claims": [{"name": "a"}]}}]);
+        let containers = json!([{"name": "main"}, {"name": "other", "resources": {"claims": used}}]);
+        let spec = json!({"resourceClaims": claims, "initContainers": init, "containers": containers});
+        Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec}))
+    };
+    let entry = |name: &str, claim: &str| json!({"name": name, "resourceClaimName": claim});
+    let used = json!([{"name": "a"}]);
+    let check = |claims: Value, used: &Value| broken(validate::pod(&pod(claims, used.clone()).unwrap()));
+    assert_eq!(check(json!([entry("a", "x")]), &used), [""; 0]);
+    assert_eq!(
+        check(json!([entry("a", "x"), entry("a", "y")]), &used),
+        ["spec.resourceClaims[1]: \"a\" appears more than once"]
+    );
+    assert_eq!(
+        check(json!([entry("a", "X"), entry("B", "y"), entry("", "y")]), &used),
+        [
+            "spec.resourceClaims[0].resourceClaimName: \"X\" is not a lowercase RFC 1123 subdomain",
+            "spec.resourceClaims[1].name: \"B\" is not a lowercase RFC 1123 label",
+            "spec.resourceClaims[2].name: is required",
+        ]
+    );
+    assert_eq!(
+        check(json!([entry("a", "x")]), &json!([{"name": "b"}, {"name": ""}])),
+        [
+            "spec.containers[1].resources.claims[0].name: \"b\" is not the name of an entry of spec.resourceClaims",
+            "spec.containers[1].resources.claims[1].name: is required",
+        ]
+    );
+    for neither_or_both in [
+        json!({"name": "a"}),
+        json!({"name": "a", "resourceClaimName": "x", "resourceClaimTemplateName": "y"}),
+        json!({"name": "a", "source": {"resourceClaimName": "x"}}),
+    ] {
+        assert_eq!(field_of(pod(json!([neither_or_both]), used.clone())), "spec.resourceClaims[0]");
+    }
+}
+
+#[test]
+fn an_extended_resource_of_a_class_has_a_name_outside_of_kubernetes() {
+    for (name, is_valid) in [
+        ("example.com/gpu", true),
+        ("example.com/GPU_1.a", true),
+        ("gpu", false),
+        ("node.kubernetes.io/gpu", false),
+        ("requests.example.com/gpu", false),
+        ("Example.com/gpu", false),
+        ("example.com/", false),
+        ("example.com/-gpu", false),
+        ("example.com/a/b", false),
+    ] {
+        let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"},
+            "spec": {"extendedResourceName": name}});
+        let class = DeviceClass::from_json(&class).unwrap();
+        let broken = broken(validate::class(&class, &|_| Ok(())));
+        assert_eq!(broken.is_empty(), is_valid, "{name}: {broken:?}");
+        assert!(broken.iter().all(|error| error.starts_with("spec.extendedResourceName: ")), "{broken:?}");
+    }
 }

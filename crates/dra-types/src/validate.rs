@@ -17,9 +17,14 @@ use super::names::{QualifiedName, RequestName};
 use super::slice::{NodeScope, ResourceSlice};
 use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
 
+mod extended_resource;
+mod pods;
 mod slice_parts;
 
+pub use pods::{ADMIN_ACCESS, admin_access, pod, pod_group};
+
 const MAX_REQUESTS: usize = 32;
+const MAX_CONSTRAINTS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
 const MAX_SELECTORS: usize = 32;
 /// Devices of one slice.
@@ -178,6 +183,9 @@ pub fn class(class: &DeviceClass, compile: Compile<'_>) -> Result<(), Vec<FieldE
     problems.subdomain("metadata.name", &class.meta.name.name, 253);
     problems.selectors("spec.selectors", &class.selectors, compile);
     problems.configs("spec.config", &class.config, None);
+    if let Some(name) = &class.extended_resource_name {
+        extended_resource::check(&mut problems, "spec.extendedResourceName", name);
+    }
     outcome(problems)
 }
 
@@ -206,6 +214,7 @@ fn claim_spec(problems: &mut Problems, field: &str, spec: &ResourceClaimSpec, co
             }
         }
     }
+    problems.at_most(&format!("{field}.constraints"), spec.constraints.len(), MAX_CONSTRAINTS);
     for (index, constraint) in spec.constraints.iter().enumerate() {
         let at = format!("{field}.constraints[{index}]");
         problems.references(&at, &constraint.requests, &names);

@@ -25,6 +25,7 @@ pub mod quota;
 pub mod requirement;
 pub mod resources;
 pub mod selector;
+pub mod spelling;
 pub mod taint;
 pub mod time;
 pub mod unsupported;

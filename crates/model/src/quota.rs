@@ -31,4 +31,6 @@ pub enum QuotaResource {
     Claims,
     /// `<class>.deviceclass.resource.k8s.io/devices`: the devices of a class that they ask for.
     Devices(Arc<str>),
+    /// `requests.<name>` of an extended resource: the devices of the class that serves it, which pods ask for too.
+    Extended(Arc<str>),
 }

@@ -37,7 +37,7 @@ use crate::controllers::provisioning::{self, Provisioner};
 use crate::controllers::{
     handover, node, node_claim, node_overlay, node_pool, node_repair, static_capacity, unreadable_pods,
 };
-use crate::options::{Options, without_effect};
+use crate::options::Options;
 use crate::runtime::beats::Beats;
 use crate::runtime::client::{self, Clients};
 use crate::runtime::clock::{Clock, WallClock};
@@ -56,6 +56,7 @@ use crate::world::catalogues::Catalogues;
 use crate::world::cluster_metrics::ClusterMetrics;
 use crate::world::context::Context;
 use crate::world::health::{self, Endpoints, Ports};
+use crate::world::held_devices::HeldDevices;
 use crate::world::metered_provider::MeteredProvider;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
@@ -129,6 +130,8 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
     let beat = beats.beat("events", recorder::BOUND);
     let writing_events = recorder::write_events(events, event_client, Arc::clone(&clock), beat);
     let writing_events = tokio::spawn(supervision.endless("events", stop.clone(), writing_events));
+    let held_devices = Arc::new(HeldDevices::new(options.dra_hold_timeout));
+    held_devices.observe(&store, &clock);
     let context = Context {
         client: clients.limited,
         urgent_client: clients.urgent,
@@ -137,6 +140,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         assignments: Arc::new(Assignments::default()),
         successors: Arc::default(),
         catalogues: Arc::new(Catalogues::default()),
+        held_devices,
         overlays: Arc::new(Overlays::default()),
         clock: Arc::clone(&clock),
         cloud: Arc::new(MeteredProvider::new(provider.cloud, Arc::clone(&metrics), Arc::clone(&store), fence.clone())),
@@ -448,9 +452,6 @@ async fn greet(client: &Client, options: &Options) -> anyhow::Result<()> {
     );
     if versions_of(api::groups::KARPENTER).is_empty() {
         warn!("the CRDs of {} are not installed; see `dovetail crds`", api::groups::KARPENTER);
-    }
-    for sentence in without_effect(options) {
-        warn!("{sentence}");
     }
     if !options.ignored.is_empty() {
         warn!(flags = options.ignored.join(", "), "these options have no meaning here and are ignored");

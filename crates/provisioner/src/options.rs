@@ -19,13 +19,11 @@ pub use scheduling::snapshot::{MinValuesPolicy, PreferencePolicy, PrioritizedLis
 
 mod feature_gates;
 mod parse;
-mod without_effect;
 
 pub use feature_gates::FeatureGates;
 pub use parse::go_bool;
 use parse::go_duration;
 pub use parse::price;
-pub use without_effect::without_effect;
 
 /// A value that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +114,10 @@ pub struct RawOptions {
     /// How long a saving of consolidation counts against --eviction-price
     #[arg(long, env = "CONSOLIDATION_HORIZON", default_value = "1h", value_parser = go_duration, help_heading = "Planning")]
     pub consolidation_horizon: DurationMs,
+    /// How long pods with devices take to start anew elsewhere: consolidation counts their machine's price for that
+    /// time as a cost beside --eviction-price
+    #[arg(long, env = "DEVICE_RESTART_TIME", default_value = "5m", value_parser = go_duration, help_heading = "Planning")]
+    pub device_restart_time: DurationMs,
     /// How to choose between the alternatives (firstAvailable) of a claim: order takes the first that any machine
     /// gives, price the cheapest machine that gives any
     #[arg(long, env = "PRIORITIZED_LIST_POLICY", default_value = "order", help_heading = "Planning")]
@@ -136,6 +138,10 @@ pub struct RawOptions {
     /// planned without them
     #[arg(long, env = "DRA_PUBLISH_TIMEOUT", default_value = "15m", value_parser = go_duration, help_heading = "Planning")]
     pub dra_publish_timeout: DurationMs,
+    /// How long the last complete devices of a node count after its driver took them away: while drivers are rolled
+    /// out, pods wait for these devices and get no other machines
+    #[arg(long, env = "DRA_HOLD_TIMEOUT", default_value = "5m", value_parser = go_duration, help_heading = "Planning")]
+    pub dra_hold_timeout: DurationMs,
     /// What becomes of machines older than their expireAfter: Forceful deletes them, Graceful replaces them first
     #[arg(long, env = "EXPIRATION_POLICY", default_value = "Forceful", help_heading = "Planning")]
     pub expiration_policy: String,
@@ -331,11 +337,14 @@ pub struct Options {
     /// What an eviction costs, in nano-dollars.
     pub eviction_price: PriceNanoUsdPerHour,
     pub consolidation_horizon: DurationMs,
+    pub device_restart_time: DurationMs,
     pub prioritized_list_policy: PrioritizedListPolicy,
     pub node_price: PriceNanoUsdPerHour,
     pub min_values_policy: MinValuesPolicy,
     pub ignore_dra_requests: bool,
     pub dra_publish_timeout: DurationMs,
+    /// How long lost devices count.
+    pub dra_hold_timeout: DurationMs,
     /// `--expiration-policy` and `--graceful-expiration-timeout`.
     pub expiration: ExpirationRules,
     pub replacement_timeout: DurationMs,
@@ -401,6 +410,7 @@ impl RawOptions {
             preference_price: self.preference_price,
             eviction_price: self.eviction_price,
             consolidation_horizon: self.consolidation_horizon,
+            device_restart_time: self.device_restart_time,
             prioritized_list_policy: match self.prioritized_list_policy.as_str() {
                 "order" => PrioritizedListPolicy::Order,
                 "price" => PrioritizedListPolicy::Price,
@@ -414,6 +424,7 @@ impl RawOptions {
             },
             ignore_dra_requests: self.ignore_dra_requests,
             dra_publish_timeout: self.dra_publish_timeout,
+            dra_hold_timeout: self.dra_hold_timeout,
             expiration: ExpirationRules {
                 policy: ExpirationPolicy::parse(&self.expiration_policy).ok_or_else(|| {
                     invalid("expiration-policy", &self.expiration_policy, "must be Forceful or Graceful")

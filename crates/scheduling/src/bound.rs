@@ -33,7 +33,7 @@ mod usable;
 mod whole;
 mod worth;
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, sync::Arc};
 
 use model::{
     IdSet, IdVec, PriceNanoUsdPerHour, ResourceId, ResourceVec, ValueId,
@@ -41,7 +41,13 @@ use model::{
     define_id,
 };
 
-use self::{patterns::Patterns, solve::Solution, usable::Usable, whole::WholeMachines};
+use self::{
+    patterns::Patterns,
+    solve::Solution,
+    usable::Usable,
+    whole::WholeMachines,
+    worth::{Rooms, WholeRooms},
+};
 use crate::catalogue::OfferingId;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
@@ -85,25 +91,82 @@ enum Sought {
     Fleet,
 }
 
-/// Relaxations that were solved for earlier plans of a snapshot. Plans that only differ in preferences mostly share
-/// one.
+/// Relaxations that were solved before: for other plans of a snapshot, which mostly share one if they only differ in
+/// preferences, or for earlier snapshots. What is kept is a function of what it is kept with, so no result depends on
+/// what was solved before.
 #[derive(Debug, Default)]
 pub(crate) struct Solved {
-    solved: RefCell<Vec<(Relaxation, Rc<Solution>)>>,
+    /// The last one used is last.
+    solved: RefCell<Vec<(Relaxation, Arc<Solution>)>>,
+    patterns: RefCell<Vec<(Patterns, OfPatterns)>>,
+    #[cfg(test)]
+    solved_anew: std::cell::Cell<usize>,
+}
+
+/// What comes of patterns.
+#[derive(Debug, Clone, Default)]
+struct OfPatterns {
+    /// Dual prices by kind, if there are some.
+    worth: Option<Vec<i64>>,
+    /// What rooms are worth by them.
+    rooms: Rooms,
+}
+
+/// The value that is kept with a key, or a new one; it becomes the last used, and the first is forgotten if there are
+/// too many.
+fn kept<K: Clone, V: Clone>(
+    kept: &RefCell<Vec<(K, V)>>,
+    key: &K,
+    is_it: impl Fn(&K) -> bool,
+    new: impl FnOnce() -> V,
+) -> V {
+    let known = kept.borrow().iter().position(|(known, _)| is_it(known));
+    let entry = match known {
+        Some(position) => kept.borrow_mut().remove(position),
+        None => (key.clone(), new()),
+    };
+    let value = entry.1.clone();
+    let mut kept = kept.borrow_mut();
+    if kept.len() >= KEPT_RELAXATIONS {
+        kept.remove(0);
+    }
+    kept.push(entry);
+    value
+}
+
+#[cfg(test)]
+impl Solved {
+    /// How many relaxations are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.solved.borrow().len()
+    }
+
+    /// How many were solved in all.
+    pub(crate) fn solved_anew(&self) -> usize {
+        self.solved_anew.get()
+    }
 }
 
 impl Solved {
-    fn prices(&self, relaxation: &Relaxation) -> Rc<Solution> {
-        let mut solved = self.solved.borrow_mut();
-        if let Some((_, prices)) = solved.iter().find(|(known, _)| known.is_alike(relaxation)) {
-            return Rc::clone(prices);
+    fn prices(&self, relaxation: &Relaxation) -> Arc<Solution> {
+        let new = || {
+            #[cfg(test)]
+            self.solved_anew.set(self.solved_anew.get() + 1);
+            Arc::new(relaxation.resource_prices())
+        };
+        kept(&self.solved, relaxation, |known| known.is_alike(relaxation), new)
+    }
+
+    fn of_patterns(&self, patterns: &Patterns) -> OfPatterns {
+        let new = || OfPatterns { worth: patterns.worth(), rooms: Rooms::default() };
+        kept(&self.patterns, patterns, |known| known == patterns, new)
+    }
+
+    /// Keeps what was found out of rooms, with the patterns that were asked for last.
+    fn keep_rooms(&self, rooms: Rooms) {
+        if let Some((_, of_patterns)) = self.patterns.borrow_mut().last_mut() {
+            of_patterns.rooms = rooms;
         }
-        let prices = Rc::new(relaxation.resource_prices());
-        if solved.len() >= KEPT_RELAXATIONS {
-            solved.remove(0);
-        }
-        solved.push((relaxation.clone(), Rc::clone(&prices)));
-        prices
     }
 }
 
@@ -145,10 +208,16 @@ pub(crate) fn relax_fleet(
     } else {
         relaxation.bound(problem, &solution.tight, &worth, could_go, None)
     };
-    let whole = relaxation.patterns.as_ref().and_then(|patterns| Some((patterns, patterns.worth()?)));
-    let bound = whole.iter().fold(bound, |bound, (patterns, worth)| {
-        bound.max(relaxation.bound(problem, &solution.tight, worth, could_go, Some(patterns)))
-    });
+    let mut bound = bound;
+    let mut whole_worth = None;
+    if let Some(patterns) = &relaxation.patterns
+        && let OfPatterns { worth: Some(worth), rooms } = solved.of_patterns(patterns)
+    {
+        let mut rooms = WholeRooms::new(patterns, rooms);
+        bound = bound.max(relaxation.bound(problem, &solution.tight, &worth, could_go, Some(&mut rooms)));
+        solved.keep_rooms(rooms.known());
+        whole_worth = Some(worth);
+    }
     let by_class = |worth: &[i64]| {
         let of_class =
             |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
@@ -158,7 +227,7 @@ pub(crate) fn relax_fleet(
         bound,
         worth: by_class(&worth),
         other_worth: by_class(&other_worth),
-        whole_worth: whole.map(|(_, worth)| by_class(&worth)),
+        whole_worth: whole_worth.map(|worth| by_class(&worth)),
     }
 }
 

@@ -9,14 +9,15 @@
 //! 3. `budgets`: how many more nodes of a NodePool may be disrupted for a reason. What a command takes is gone for the
 //!    commands after it.
 //! 4. `methods`, one after the other: each takes candidates and budgets and gives commands. `emptiness` removes nodes
-//!    without pods; `drift` replaces what is not as it should be; `consolidation` removes and replaces what costs more
-//!    than its pods need, of which `search` finds what could go; `static_drift` replaces machines of static NodePools,
-//!    about which pods do not decide.
+//!    without pods; `drift` replaces what is broken or not as it should be; `consolidation` removes and replaces what
+//!    costs more than its pods need, of which `search` finds what could go; `terminate_first` removes machines whose
+//!    replacement has no room beside them; `static_drift` replaces machines of static NodePools, about which pods do
+//!    not decide.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
 //!    where pods that wait would, by every rule that these keep.
 //!
-//! All commands of a plan come from one simulation, so they are disjoint in the nodes that they take and in the room
-//! that they use, and any number of them may be under way at once.
+//! All commands of a plan come from one simulation, but for those that terminate first, so they are disjoint in the
+//! nodes that they take and in the room that they use, and any number of them may be under way at once.
 
 mod budgets;
 mod candidates;
@@ -35,21 +36,34 @@ use model::{NodePoolName, PriceNanoUsdPerHour};
 use self::budgets::Allowances;
 use self::candidates::{Candidates, Context};
 use self::methods::consolidation::balanced::{Balanced, Score};
-use self::methods::{Outcome, consolidation, drift, emptiness, static_drift};
+use self::methods::{Outcome, consolidation, drift, emptiness, static_drift, terminate_first};
 use self::plan::{Command, CommandScore, DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
 use crate::snapshot::fleet::{Fleet, FleetNode, Reason, UnderWay};
 use crate::snapshot::{NodeId, Snapshot};
 
+/// What a plan leaves for the next ones of the same cluster: relaxations that were solved, with what they are of. A
+/// plan finds what it would find without it, sooner. Its size is bounded.
+#[derive(Debug, Default)]
+pub struct Memory {
+    solved: search::Memory,
+}
+
 /// Plans which machines go. A snapshot without a fleet has none.
 pub fn plan_disruption(snapshot: &Snapshot) -> DisruptionPlan {
+    plan_disruption_with(snapshot, &mut Memory::default())
+}
+
+/// [`plan_disruption`] with what earlier plans have left, of whatever snapshots; the plan is the same byte for byte.
+pub fn plan_disruption_with(snapshot: &Snapshot, memory: &mut Memory) -> DisruptionPlan {
     let Some(fleet) = snapshot.fleet.as_deref() else { return DisruptionPlan::default() };
     let context = Context::new(snapshot, fleet);
     let candidates = Candidates::new(&context);
     let mut allowances = Allowances::new(fleet);
     let mut outcome = emptiness::commands(&context, &candidates, &mut allowances);
     outcome.extend(drift::commands(&context, &candidates, &mut allowances, &outcome));
-    let (mut outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome);
+    let (mut outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome, &memory.solved);
+    outcome.extend(terminate_first::commands(&context, &mut allowances, &outcome));
     outcome.extend(static_drift::commands(&context, &candidates, &mut allowances));
     DisruptionPlan { fleet_bound: bound, ..finish(&context, &candidates, &allowances, outcome) }
 }

@@ -29,6 +29,7 @@ mod virtual_pods;
 
 use self::eviction::DeletionCosts;
 use self::expiration::ExpirationRules;
+use self::fleet::Reason;
 
 pub use fleet::Fleet;
 pub use running::{Kinds, RunningKind, RunningPods};
@@ -192,22 +193,46 @@ pub struct DisruptionOptions {
     pub eviction_price_nano_usd: i64,
     /// How long a saving counts: a command pays if what it saves meanwhile is no less than what its evictions cost.
     pub consolidation_horizon: DurationMs,
+    /// How long a pod with devices is at work on nothing once it is moved: images and data come anew. As long as an
+    /// eviction has a price, the price of the machine for that time is one more cost of moving such pods.
+    pub device_restart: DurationMs,
     /// Karpenter's gate `SpotToSpotConsolidation`: spot machines may be replaced by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
+    /// Karpenter's gate `TerminateFirstDrift`: a machine that has drifted or expired goes before its replacement is
+    /// launched where there is no room for both.
+    pub terminate_first_drift: bool,
+    /// Karpenter's gate `TerminateFirstRepair`: the same for machines that are broken.
+    pub terminate_first_repair: bool,
     /// What becomes of machines that are past their time.
     pub expiration: ExpirationRules,
     /// Who writes deletion costs of pods.
     pub deletion_costs: DeletionCosts,
 }
 
+impl DisruptionOptions {
+    /// Whether machines that go for that reason may go before what replaces them is launched.
+    pub fn may_terminate_first(&self, reason: Reason) -> bool {
+        match reason {
+            Reason::Drifted | Reason::Expired => self.terminate_first_drift,
+            Reason::Unhealthy => self.terminate_first_repair,
+            Reason::Underutilized | Reason::Empty => false,
+        }
+    }
+}
+
 impl Default for DisruptionOptions {
     /// Differs: `eviction-price`. In Karpenter an eviction costs nothing. By `cargo xtask simulate` this price takes
     /// half of the evictions for a fleet that is no dearer (docs/disruption.md).
+    ///
+    /// Differs: `device-restart`. In Karpenter pods with devices are moved as others are.
     fn default() -> Self {
         Self {
             eviction_price_nano_usd: 20_000_000,
             consolidation_horizon: DurationMs::from_seconds(3600),
+            device_restart: DurationMs::from_seconds(300),
             spot_to_spot_consolidation: false,
+            terminate_first_drift: false,
+            terminate_first_repair: false,
             expiration: ExpirationRules::default(),
             deletion_costs: DeletionCosts::OfUsers,
         }

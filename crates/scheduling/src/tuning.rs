@@ -198,9 +198,9 @@ pub(crate) const BOUND_MERGES: [f64; 4] = [0.0025, 0.005, 0.01, 0.02];
 /// `cargo xtask bench scheduling` show what more would be worth.
 pub(crate) const MERGED_MACHINES: i64 = 1 << 10;
 
-/// Relaxations of one snapshot whose prices are kept. At the bound the oldest is forgotten and solved again. Nothing is
-/// recorded; the plans of a snapshot that are compared mostly have few different ones, and P2 in
-/// `cargo xtask bench scheduling` shows them.
+/// Relaxations of one snapshot, or of a fleet from plan to plan, whose prices are kept. At the bound the one that was
+/// not used for longest is forgotten and solved again. Nothing is recorded; the plans of a snapshot that are compared
+/// mostly have few different ones, and P2 in `cargo xtask bench scheduling` shows them.
 pub(crate) const KEPT_RELAXATIONS: usize = 8;
 
 /// Multiplications that the relaxation may spend: they give the number of its rounds. Nothing is recorded;
@@ -332,6 +332,10 @@ pub(crate) const DRIFT_REFILLS: usize = 8;
 /// Simulations of one plan for drift at most: those after [`DRIFT_REFILLS`] only leave machines out. At the bound none
 /// with pods goes. Twice as many, so that what fell into place late can settle.
 pub(crate) const DRIFT_SIMULATIONS: usize = 2 * DRIFT_REFILLS;
+
+/// Simulations of one plan for machines that may go before their replacement is launched, one for each such machine.
+/// Each costs a plan of the pods that move. At the bound the others stay, and the next plan goes on.
+pub(crate) const TERMINATE_FIRST_SIMULATIONS: usize = 8;
 
 /// Classes that consolidation may place while it looks for sets of machines that could go, shared out among the ways to
 /// begin; each class placed in a trial is one. As many again to say why the others stay. At the bound what was found is

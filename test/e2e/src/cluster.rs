@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::control_plane::{self, ControlPlane, Gates};
+use crate::control_plane::{self, ControlPlane, Gates, Platform};
 use crate::controller::{self, Controller};
 pub use crate::wait::DEADLINE;
 use crate::{apply, binary, eventually, install, objects};
 use anyhow::{Result, ensure};
 use api::{NodeClaim, NodePool};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, PodCondition};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+
+/// The finalizer of what a test wants to look at while it is being deleted.
+const HOLD: &str = "e2e.dovetail.test/hold";
 
 /// A control plane with everything installed and no controller.
 pub struct Cluster {
@@ -28,33 +31,34 @@ impl Cluster {
         Self::with_arguments(name, &[]).await
     }
 
-    /// With these feature gates.
-    pub async fn with_gates(name: &str, gates: Gates) -> Result<Self> {
-        Self::with(name, gates, &[]).await
+    /// Of this release, with these feature gates.
+    pub async fn of(name: &str, platform: Platform) -> Result<Self> {
+        Self::with(name, platform, &[]).await
     }
 
     /// With more arguments for `control-plane up`.
     pub async fn with_arguments(name: &str, arguments: &[&str]) -> Result<Self> {
-        Self::with(name, Gates::Default, arguments).await
+        Self::with(name, Platform::default(), arguments).await
     }
 
     /// With every feature gate of Kubernetes on.
     pub async fn with_all_gates(name: &str) -> Result<Self> {
-        Self::with(name, Gates::All, &[]).await
+        Self::of(name, Platform { gates: Gates::All, ..Platform::default() }).await
     }
 
-    async fn with(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
-        let cluster = Self::without_node_class(name, gates, arguments).await?;
+    async fn with(name: &str, platform: Platform, arguments: &[&str]) -> Result<Self> {
+        let cluster = Self::without_node_class(name, platform, arguments).await?;
         apply::apply_one(&cluster.client().await?, objects::node_class(objects::NODE_CLASS)).await?;
         Ok(cluster)
     }
 
     /// Where whoever uses it brings node classes along.
-    pub async fn without_node_class(name: &str, gates: Gates, arguments: &[&str]) -> Result<Self> {
+    pub async fn without_node_class(name: &str, platform: Platform, arguments: &[&str]) -> Result<Self> {
         let binary = tokio::task::spawn_blocking(binary::with_failpoints).await??.to_owned();
         let control_plane = ControlPlane::up(control_plane::Options {
             name: name.to_owned(),
-            gates,
+            gates: platform.gates,
+            kubernetes: platform.kubernetes,
             service_accounts: vec![install::SERVICE_ACCOUNT.to_owned()],
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
         })
@@ -220,6 +224,28 @@ impl Corner {
     async fn node_claims_with(&self, key: &str) -> Result<Vec<NodeClaim>> {
         let of_this_test = ListParams::default().labels(&format!("{key}={}", self.name));
         Ok(Api::all(self.client.clone()).list(&of_this_test).await?.items)
+    }
+
+    /// Keeps a NodeClaim, once it is deleted, where a test can look at it.
+    pub async fn hold(&self, claim: &NodeClaim) -> Result<()> {
+        let held: Vec<&str> = claim.finalizers().iter().map(String::as_str).chain([HOLD]).collect();
+        let patch = Patch::Merge(json!({ "metadata": { "finalizers": held } }));
+        let claims: Api<NodeClaim> = Api::all(self.client.clone());
+        claims.patch(&claim.name_any(), &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Lets a NodeClaim go that was kept.
+    pub async fn release(&self, claim: &NodeClaim) -> Result<()> {
+        let claims: Api<NodeClaim> = Api::all(self.client.clone());
+        eventually("the claim may go", DEADLINE, async || {
+            let Some(now) = claims.get_opt(&claim.name_any()).await? else { return Ok(()) };
+            let rest: Vec<&str> = now.finalizers().iter().map(String::as_str).filter(|it| *it != HOLD).collect();
+            let patch = json!({ "metadata": { "finalizers": rest, "resourceVersion": now.resource_version() } });
+            claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+            Ok(())
+        })
+        .await
     }
 
     /// The NodePool as it is now.

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -25,6 +26,85 @@ pub enum Gates {
     Default,
     /// Everything around DRA and pod groups.
     All,
+}
+
+/// A release of Kubernetes that a control plane can be of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Kubernetes {
+    /// 1.36, on which all is tested.
+    #[default]
+    V1_36,
+    /// 1.37, on which devices are tested too.
+    V1_37,
+}
+
+/// Which control plane is meant: its release and gates.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Platform {
+    /// The release.
+    pub kubernetes: Kubernetes,
+    /// The gates.
+    pub gates: Gates,
+}
+
+impl Kubernetes {
+    /// Tests of devices find the release that they are asked for here.
+    const VARIABLE: &'static str = "DOVETAIL_KUBERNETES";
+
+    /// The release that tests are asked for by the environment, else the default.
+    ///
+    /// # Errors
+    /// If the environment names a release that there is no control plane of.
+    pub fn asked_for() -> Result<Self> {
+        match std::env::var(Self::VARIABLE) {
+            Ok(name) => name.parse().with_context(|| Self::VARIABLE),
+            Err(_) => Ok(Self::default()),
+        }
+    }
+
+    fn program(self) -> go_programs::Program {
+        match self {
+            Self::V1_36 => go_programs::CONTROL_PLANE,
+            Self::V1_37 => go_programs::CONTROL_PLANE_1_37,
+        }
+    }
+
+    /// The version of `scheduling.k8s.io` in which the release has PodGroups.
+    #[must_use]
+    pub fn pod_group_version(self) -> &'static str {
+        match self {
+            Self::V1_36 => "v1alpha2",
+            Self::V1_37 => "v1beta1",
+        }
+    }
+
+    /// The newest version of `resource.k8s.io` in which the release has DeviceTaintRules.
+    #[must_use]
+    pub fn taint_rule_version(self) -> &'static str {
+        match self {
+            Self::V1_36 => "v1beta2",
+            Self::V1_37 => "v1",
+        }
+    }
+}
+
+impl fmt::Display for Kubernetes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1_36 => "1.36",
+            Self::V1_37 => "1.37",
+        })
+    }
+}
+
+impl FromStr for Kubernetes {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = [Self::V1_36, Self::V1_37];
+        let release = known.into_iter().find(|release| release.to_string() == name);
+        release.with_context(|| format!("there is no control plane of Kubernetes {name:?}: 1.36 or 1.37"))
+    }
 }
 
 /// A process of the control plane.
@@ -61,6 +141,8 @@ pub struct Options {
     pub name: String,
     /// Feature gates.
     pub gates: Gates,
+    /// The release.
+    pub kubernetes: Kubernetes,
     /// ServiceAccounts, as `namespace/name`, that get a kubeconfig of their own; see [`ControlPlane::kubeconfig_of`].
     pub service_accounts: Vec<String>,
     /// More arguments of `control-plane up`.
@@ -99,7 +181,7 @@ impl ControlPlane {
     }
 
     fn boot(options: &Options) -> Result<Self> {
-        let program = go_programs::CONTROL_PLANE.build(&|text| eprintln!("{text}"))?;
+        let program = options.kubernetes.program().build(&|text| eprintln!("{text}"))?;
         let scratch = Scratch::new(&options.name)?;
         let log_path = scratch.path().join("up.log");
         let mut command = Command::new(&program);

@@ -94,17 +94,17 @@ impl Devices {
             slices: Vec::new(),
             specs: Vec::new(),
         };
-        for class in list(client, "v1", "DeviceClass", "deviceclasses").await? {
+        for class in list(client, "DeviceClass", "deviceclasses").await? {
             objects.classes.push(Arc::new(DeviceClass::from_json(&class)?));
         }
-        for rule in list(client, "v1beta2", "DeviceTaintRule", "devicetaintrules").await? {
+        for rule in list_of(client, &TAINT_RULES).await? {
             objects.taint_rules.push(Arc::new(DeviceTaintRule::from_json(&rule)?));
         }
-        for slice in list(client, "v1", "ResourceSlice", "resourceslices").await? {
+        for slice in list(client, "ResourceSlice", "resourceslices").await? {
             objects.slices.push((version_of(&slice), Arc::new(ResourceSlice::from_json(&slice)?)));
         }
         let mut read = Vec::new();
-        for json in list(client, "v1", "ResourceClaim", "resourceclaims").await? {
+        for json in list(client, "ResourceClaim", "resourceclaims").await? {
             let object = ResourceClaim::from_json(&json)?;
             if namespaces.contains(&&*object.meta.name.namespace) {
                 objects.specs.push((Arc::clone(&object.meta.name.name), Arc::new(object.spec.clone())));
@@ -237,33 +237,55 @@ fn shape(device: &Device, numbers: Numbers) -> String {
 /// # Errors
 /// Those of the API server, and an object that cannot be read.
 pub async fn pod_groups(client: &Client, namespace: &str) -> Result<Vec<PodGroup>> {
-    let groups = list_of(client, "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups").await?;
+    let groups = list_of(client, &POD_GROUPS).await?;
     let groups = groups.iter().map(PodGroup::from_json).collect::<Result<Vec<_>, _>>()?;
     Ok(groups.into_iter().filter(|group| *group.meta.name.namespace == *namespace).collect())
 }
 
-/// All objects of a kind of `resource.k8s.io`; none if the API server does not serve it.
-async fn list(client: &Client, version: &str, kind: &str, plural: &str) -> Result<Vec<Value>> {
-    list_of(client, "resource.k8s.io", version, kind, plural).await
+/// A kind and the versions that releases have it in, the newest first.
+struct Kind {
+    group: &'static str,
+    versions: &'static [&'static str],
+    kind: &'static str,
+    plural: &'static str,
 }
 
-async fn list_of(client: &Client, group: &str, version: &str, kind: &str, plural: &str) -> Result<Vec<Value>> {
-    let resource = ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: format!("{group}/{version}"),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
-    let all = match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&Default::default()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-        all => all.with_context(|| format!("list {plural}"))?,
-    };
-    let complete = |object: DynamicObject| {
-        let mut object = serde_json::to_value(object)?;
-        object["apiVersion"] = resource.api_version.as_str().into();
-        object["kind"] = kind.into();
-        Ok(object)
-    };
-    all.items.into_iter().map(complete).collect()
+const TAINT_RULES: Kind = Kind {
+    group: "resource.k8s.io",
+    versions: &["v1", "v1beta2"],
+    kind: "DeviceTaintRule",
+    plural: "devicetaintrules",
+};
+
+const POD_GROUPS: Kind =
+    Kind { group: "scheduling.k8s.io", versions: &["v1beta1", "v1alpha2"], kind: "PodGroup", plural: "podgroups" };
+
+/// All objects of a kind of `resource.k8s.io/v1`; none if the API server does not serve it.
+async fn list(client: &Client, kind: &'static str, plural: &'static str) -> Result<Vec<Value>> {
+    list_of(client, &Kind { group: "resource.k8s.io", versions: &["v1"], kind, plural }).await
+}
+
+/// All objects of a kind, in the first version that the API server serves; none if it serves none.
+async fn list_of(client: &Client, kind: &Kind) -> Result<Vec<Value>> {
+    for version in kind.versions {
+        let resource = ApiResource {
+            group: kind.group.to_owned(),
+            version: (*version).to_owned(),
+            api_version: format!("{}/{version}", kind.group),
+            kind: kind.kind.to_owned(),
+            plural: kind.plural.to_owned(),
+        };
+        let all = match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&Default::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            all => all.with_context(|| format!("list {}", kind.plural))?,
+        };
+        let complete = |object: DynamicObject| {
+            let mut object = serde_json::to_value(object)?;
+            object["apiVersion"] = resource.api_version.as_str().into();
+            object["kind"] = kind.kind.into();
+            Ok(object)
+        };
+        return all.items.into_iter().map(complete).collect();
+    }
+    Ok(Vec::new())
 }

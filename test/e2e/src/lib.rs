@@ -29,6 +29,6 @@ pub mod scratch;
 pub mod wait;
 mod watchdog;
 
-pub use control_plane::{Component, ControlPlane, Gates};
+pub use control_plane::{Component, ControlPlane, Gates, Kubernetes, Platform};
 pub use controller::Controller;
 pub use wait::eventually;

@@ -48,35 +48,44 @@ pub struct OtherRelease {
     pub tag: &'static str,
 }
 
-/// Kubernetes 1.36, beside the newest.
+/// Kubernetes 1.37, where `go.mod` is of 1.36.
+pub const KUBERNETES_1_37: OtherRelease = OtherRelease { module_file: "go_1_37.mod", tag: "kubernetes_1_37" };
+
+/// Kubernetes 1.36, where `go.mod` is of 1.37.
 pub const KUBERNETES_1_36: OtherRelease = OtherRelease { module_file: "go_1_36.mod", tag: "kubernetes_1_36" };
 
 /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one program: several minutes to compile.
-pub const CONTROL_PLANE: Program = newest("control-plane", "test/control-plane");
+pub const CONTROL_PLANE: Program = of_go_mod("control-plane", "test/control-plane");
+
+/// The components of [`CONTROL_PLANE`] of Kubernetes 1.37, for devices.
+pub const CONTROL_PLANE_1_37: Program = of_1_37("control-plane-1.37", "test/control-plane");
 
 /// Renders a Helm chart with Helm's own library.
-pub const HELM_RENDER: Program = newest("helm-render", "test/helm-render");
+pub const HELM_RENDER: Program = of_go_mod("helm-render", "test/helm-render");
 
 /// Upstream's device allocator of Kubernetes 1.37.
-pub const ALLOCATOR_1_37: Program = newest("allocator-1.37", "test/oracle/allocator");
+pub const ALLOCATOR_1_37: Program = of_go_mod("allocator-1.37", "test/oracle/allocator");
 
 /// Upstream's device allocator of Kubernetes 1.36.
 pub const ALLOCATOR_1_36: Program = of_1_36("allocator-1.36", "test/oracle/allocator");
 
 /// Upstream's evaluator of device selectors of Kubernetes 1.37.
-pub const CEL_1_37: Program = newest("cel-1.37", "test/oracle/cel");
+pub const CEL_1_37: Program = of_go_mod("cel-1.37", "test/oracle/cel");
 
 /// Upstream's evaluator of device selectors of Kubernetes 1.36.
 pub const CEL_1_36: Program = of_1_36("cel-1.36", "test/oracle/cel");
 
-/// kube-scheduler's plugins for devices, of Kubernetes 1.36: the newest that is a module with all its parts.
-pub const PLUGIN_1_36: Program = newest("plugin-1.36", "test/oracle/plugin");
+/// kube-scheduler's plugins for devices, of Kubernetes 1.37.
+pub const PLUGIN_1_37: Program = of_1_37("plugin-1.37", "test/oracle/plugin");
+
+/// kube-scheduler's plugins for devices, of Kubernetes 1.36.
+pub const PLUGIN_1_36: Program = of_go_mod("plugin-1.36", "test/oracle/plugin");
 
 /// Plans cases of the scheduling benchmark with Karpenter's own scheduler.
-pub const KARPENTER_SCHEDULER: Program = newest("karpenter-scheduler", "test/bench/karpenter");
+pub const KARPENTER_SCHEDULER: Program = of_go_mod("karpenter-scheduler", "test/bench/karpenter");
 
 /// Karpenter's controller with its provider for kwok.
-pub const KARPENTER_CONTROLLER: Program = newest("karpenter-controller", "test/bench/karpenter-controller");
+pub const KARPENTER_CONTROLLER: Program = of_go_mod("karpenter-controller", "test/bench/karpenter-controller");
 
 /// Karpenter's own end-to-end tests of its behaviour.
 pub const KARPENTER_REGRESSION_SUITE: Program =
@@ -98,12 +107,16 @@ const fn of_karpenter(name: &'static str, target: Target) -> Program {
     Program { name, module: "test/karpenter-suites", other_release: None, target }
 }
 
-const fn newest(name: &'static str, module: &'static str) -> Program {
+const fn of_go_mod(name: &'static str, module: &'static str) -> Program {
     Program { name, module, other_release: None, target: Target::Module }
 }
 
 const fn of_1_36(name: &'static str, module: &'static str) -> Program {
     Program { name, module, other_release: Some(KUBERNETES_1_36), target: Target::Module }
+}
+
+const fn of_1_37(name: &'static str, module: &'static str) -> Program {
+    Program { name, module, other_release: Some(KUBERNETES_1_37), target: Target::Module }
 }
 
 impl OtherRelease {

@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 )
@@ -79,7 +83,33 @@ func tryNode(ctx context.Context, q *question, node *v1.Node) (*onNode, error) {
 		return answer, nil
 	}
 	answer := &onNode{Node: node.Name, Stage: "PreBind", Code: fwk.Success.String(), Costs: costs}
-	return answer, world.written(ctx, pod, answer)
+	if err := world.written(ctx, pod, answer); err != nil {
+		return nil, err
+	}
+	if refused := refusedCosts(q.Pod, costs); len(refused) > 0 {
+		return &onNode{Node: node.Name, Stage: "PreBind", Plugin: "kube-apiserver", Code: fwk.Error.String(), Reasons: refused}, nil
+	}
+	return answer, nil
+}
+
+// refusedCosts asks the API server's own rules about the status that the plugin writes, which the client without a server
+// takes: what is wrong with the costs in it.
+func refusedCosts(pod *v1.Pod, costs []v1.NodeAllocatableResourceClaimStatus) []string {
+	charged := pod.DeepCopy()
+	charged.Status.NodeAllocatableResourceClaimStatuses = costs
+	before, after := &core.Pod{}, &core.Pod{}
+	for from, to := range map[*v1.Pod]*core.Pod{pod.DeepCopy(): before, charged: after} {
+		if err := corev1.Convert_v1_Pod_To_core_Pod(from, to, nil); err != nil {
+			return []string{err.Error()}
+		}
+	}
+	var refused []string
+	for _, problem := range validation.ValidatePodStatusUpdate(after, before, validation.PodValidationOptions{}) {
+		if strings.HasPrefix(problem.Field, "status.nodeAllocatableResourceClaimStatuses") {
+			refused = append(refused, problem.Error())
+		}
+	}
+	return refused
 }
 
 // written adds what the plugins wrote: the pod's claims, in the order of its entries, and the one for extended resources.

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cloudprovider::declaration::{Catalogue, CatalogueError, DefaultNodeClass};
+use cloudprovider::declaration::{Catalogue, CatalogueError, CatalogueInput, DefaultNodeClass};
 use cloudprovider::fake::{self, FakeCloudProvider};
 use cloudprovider::options::{OptionDeclaration, OptionKind, Visibility};
-use cloudprovider::{Declaration, InstanceType, NodeClassKind};
+use cloudprovider::{Declaration, NodeClassKind};
 use cloudprovider_plugin::{BuildError, Provider, ProviderPlugin, Setup};
 
 const NODE_CLASS_KIND: NodeClassKind =
@@ -23,6 +23,14 @@ const ONLY_TYPE: OptionDeclaration = OptionDeclaration {
     visibility: Visibility::Shown,
 };
 
+const LAST_TYPE: OptionDeclaration = OptionDeclaration {
+    flag: "fake-last-type",
+    env: "NAME",
+    kind: OptionKind::Text,
+    help: "Leave out the instance types after this one [default: none]",
+    visibility: Visibility::Shown,
+};
+
 static DECLARATION: Declaration = Declaration {
     name: "fake",
     log_target: "third_provider",
@@ -32,8 +40,10 @@ static DECLARATION: Declaration = Declaration {
     crds: Vec::new,
     label_domains: &[],
     default_node_class: DefaultNodeClass { kind: NODE_CLASS_KIND, name: "standard" },
-    default_instance_types: fake::default_types,
-    read_catalogue,
+    catalogue_options: &[LAST_TYPE],
+    catalogue: machines,
+    repair_policies: fake::repair_policies,
+    catalogue_of_node_class: None,
     labels: |_| api::labels::ProviderLabels::default(),
 };
 
@@ -60,9 +70,15 @@ impl ProviderPlugin for ThirdPlugin {
 }
 
 /// A file has the name of a type on each line.
-fn read_catalogue(text: &str) -> Result<Catalogue, CatalogueError> {
-    let is_wanted = |it: &InstanceType| text.lines().any(|line| line == it.name.as_str());
-    let instance_types: Vec<_> = fake::default_types().into_iter().filter(is_wanted).collect();
+fn machines(input: &CatalogueInput) -> Result<Catalogue, CatalogueError> {
+    let mut instance_types = fake::default_types();
+    if let Some(text) = &input.instance_types {
+        instance_types.retain(|it| text.lines().any(|line| line == it.name.as_str()));
+    }
+    if let Some(name) = input.options.text(LAST_TYPE.flag) {
+        let count = instance_types.iter().position(|it| it.name.as_str() == name).map_or(0, |index| index + 1);
+        instance_types.truncate(count);
+    }
     if instance_types.is_empty() {
         Err(CatalogueError("no type".to_owned()))
     } else {

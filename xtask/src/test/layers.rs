@@ -141,6 +141,7 @@ impl Table<'_> {
         let Arrow { from, to, .. } = arrow;
         if let Some(provider) = provider_named(arrow)
             && from.name() != provider.own
+            && !provider.helpers.contains(&from.name())
         {
             if from.is_in(provider.table) {
                 return Ok(());

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::sources;
+use super::{FEATURES, sources};
 use crate::process::{cargo, output};
 
 /// Core crates; one that is not there yet is left out.
@@ -106,11 +106,34 @@ pub(crate) fn check() -> Result<()> {
         }
         if faults.is_empty() { passed += 1 } else { failed += 1 }
     }
+    let sdk = sdk_of_aws(&[])?;
+    for package in &sdk {
+        println!("a build of the workspace without more compiles {package}, and with it the SDK of AWS");
+    }
+    // That the same question finds the SDK where it is, so that the answer before says something.
+    let is_found = !sdk_of_aws(&[crate::trimmed_sdk::FEATURE])?.is_empty();
+    if sdk.is_empty() && is_found {
+        passed += 1
+    } else {
+        failed += 1
+    }
     println!("{passed} passed, {failed} failed");
     if failed > 0 || passed == 0 {
         bail!("{failed} crates are not what they should be");
     }
     Ok(())
+}
+
+/// The crates of AWS' SDK that a build of the whole workspace compiles, with some features on beside those of tests. It
+/// takes longer than all the rest, so only the stages for AWS and the release have it.
+fn sdk_of_aws(features: &[&str]) -> Result<Vec<String>> {
+    let features = [&[FEATURES], features].concat().join(",");
+    let mut tree = cargo(["tree", "--workspace", "--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}"]);
+    let text = output(tree.args(["--features", &features]))?;
+    let mut found: Vec<String> = text.lines().filter(|line| line.starts_with("aws-")).map(str::to_owned).collect();
+    found.sort();
+    found.dedup();
+    Ok(found)
 }
 
 /// The lints against panics that a `lib.rs` does not deny for code outside tests.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::process::{command, output};
 
 /// Rust sources below a folder, without files and folders that hold only tests.
-pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
         let path = entry?.path();

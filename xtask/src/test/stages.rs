@@ -7,9 +7,10 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::{FEATURES, cargo_deny, differs, go, layers, purity, targets, tidy};
+use super::{FEATURES, aws, cargo_deny, differs, go, layers, purity, targets, tidy};
 use crate::process::{build, cargo, run, target_folder};
 use crate::progress::Progress;
+use crate::release::Release;
 
 /// Unit tests that read data outside the repository, each of which says so in a line.
 const READERS: usize = 8;
@@ -30,7 +31,9 @@ pub(crate) enum Stage {
     Fuzz,
     Go,
     Helm,
+    Aws,
     E2e,
+    Dra,
     Release,
 }
 
@@ -51,7 +54,9 @@ impl Stage {
             Self::Fuzz => "fuzz",
             Self::Go => "go",
             Self::Helm => "helm",
+            Self::Aws => "aws",
             Self::E2e => "e2e",
+            Self::Dra => "dra",
             Self::Release => "release",
         }
     }
@@ -72,7 +77,9 @@ impl Stage {
             Self::Fuzz => "a minute of inputs that nobody thought of, guided by branches",
             Self::Go => "our Go modules: gofmt, vet, tests, known vulnerabilities",
             Self::Helm => "charts render, and refuse bad values",
+            Self::Aws => "the adapter to AWS: the SDK against moto, on the wire",
             Self::E2e => "the controller on a real control plane",
+            Self::Dra => "devices on a real control plane of Kubernetes 1.37",
             Self::Release => "the binary that is released, on a real control plane",
         }
     }
@@ -125,6 +132,7 @@ impl Stage {
                 go::check()
             }
             Self::Helm => targets::run_all(&targets::HELM, &[], 0),
+            Self::Aws => aws::check(),
             Self::E2e => {
                 background.wait();
                 let audit = audit_folder()?;
@@ -133,8 +141,16 @@ impl Stage {
                 // What all of them asked of the API server, beside what the chart grants.
                 targets::run_all(&targets::GRANTED, &[(AUDIT, &audit)], 0)
             }
+            Self::Dra => {
+                background.wait();
+                let environment = [("DOVETAIL_E2E", "1"), ("DOVETAIL_KUBERNETES", Release::V1_37.name())];
+                targets::run_all(&targets::DRA, &environment, 0)
+            }
             Self::Release => {
-                let built = build(&["--release", "--package=dovetail", "--bin=dovetail"], "dovetail")?;
+                let sdk = crate::trimmed_sdk::make()?;
+                let config = format!("--config={}", sdk.display());
+                let told = ["--release", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
+                let built = build(&told, "dovetail")?;
                 background.wait();
                 let binary = built.to_string_lossy();
                 targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)
@@ -169,13 +185,38 @@ pub(crate) struct Background {
 
 impl Background {
     pub(crate) fn start(stages: &[Stage]) -> Self {
-        let needed = stages.iter().any(|stage| matches!(stage, Stage::E2e | Stage::Go | Stage::Release));
-        let build = needed.then(|| {
-            thread::spawn(|| {
+        let needed = |stage: &Stage| match stage {
+            Stage::E2e | Stage::Go | Stage::Release => Some(Release::V1_36),
+            Stage::Dra => Some(Release::V1_37),
+            Stage::Fmt
+            | Stage::Purity
+            | Stage::Layers
+            | Stage::Targets
+            | Stage::Differs
+            | Stage::Clippy
+            | Stage::Unit
+            | Stage::Drift
+            | Stage::Licences
+            | Stage::Oracle
+            | Stage::Instructions
+            | Stage::Fuzz
+            | Stage::Helm
+            | Stage::Aws => None,
+        };
+        let mut releases: Vec<Release> = Vec::new();
+        for release in stages.iter().filter_map(needed) {
+            if !releases.contains(&release) {
+                releases.push(release);
+            }
+        }
+        let build = (!releases.is_empty()).then(|| {
+            thread::spawn(move || {
                 let progress = Progress::new();
-                // A failure shows again, and in its place, in the stage that needs the program.
-                if let Err(error) = go_programs::CONTROL_PLANE.build(&|text| progress.say(text)) {
-                    eprintln!("building the control plane: {error}");
+                for release in releases {
+                    // A failure shows again, and in its place, in the stage that needs the program.
+                    if let Err(error) = release.control_plane().build(&|text| progress.say(text)) {
+                        eprintln!("building the control plane of {}: {error}", release.name());
+                    }
                 }
             })
         });

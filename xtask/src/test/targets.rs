@@ -19,6 +19,8 @@ use crate::process::{self, cargo, command, output, run};
 pub(super) struct Selection {
     /// What Cargo is told.
     arguments: &'static [&'static str],
+    /// Features that are on.
+    features: &'static str,
     /// Of these the library of this package only: Cargo would compile much a second time, with other features, if it
     /// were told of one package.
     lib_of: Option<&'static str>,
@@ -28,30 +30,51 @@ pub(super) struct Selection {
 
 /// All but tests that need a control plane; those of the library that boots it do not.
 pub(super) const UNIT: [Selection; 2] = [
-    Selection { arguments: &["--workspace", "--exclude", "e2e"], lib_of: None, for_tests: &[] },
-    Selection { arguments: &["--workspace", "--lib"], lib_of: Some("e2e"), for_tests: &[] },
+    Selection { arguments: &["--workspace", "--exclude", "e2e"], features: FEATURES, lib_of: None, for_tests: &[] },
+    Selection { arguments: &["--workspace", "--lib"], features: FEATURES, lib_of: Some("e2e"), for_tests: &[] },
 ];
 
 pub(super) const HELM: [Selection; 1] =
-    [Selection { arguments: &["--workspace", "--test", "charts"], lib_of: None, for_tests: &[] }];
+    [Selection { arguments: &["--workspace", "--test", "charts"], features: FEATURES, lib_of: None, for_tests: &[] }];
 
 /// They wait more than they compute, so more of them than there are processors run at a time. Tests of other crates
 /// that need a control plane boot one when they are told to.
-pub(super) const E2E: [Selection; 1] =
-    [Selection { arguments: &["--workspace", "--test", "e2e"], lib_of: None, for_tests: &["--test-threads=4"] }];
+pub(super) const E2E: [Selection; 1] = [Selection {
+    arguments: &["--workspace", "--test", "e2e"],
+    features: FEATURES,
+    lib_of: None,
+    for_tests: &["--test-threads=4"],
+}];
+
+/// Of these tests those about devices, on another release of Kubernetes.
+pub(super) const DRA: [Selection; 1] = [Selection {
+    arguments: &["--workspace", "--test", "e2e"],
+    features: FEATURES,
+    lib_of: None,
+    for_tests: &["--test-threads=2", "dra::"],
+}];
 
 /// What the tests before asked of API servers, beside what the chart grants.
 pub(super) const GRANTED: [Selection; 1] =
-    [Selection { arguments: &["--workspace", "--test", "granted"], lib_of: None, for_tests: &[] }];
+    [Selection { arguments: &["--workspace", "--test", "granted"], features: FEATURES, lib_of: None, for_tests: &[] }];
 
 /// One of the tests before, once more with the binary that is released.
 pub(super) const RELEASE: [Selection; 1] = [Selection {
     arguments: &["--workspace", "--test", "e2e"],
+    features: FEATURES,
     lib_of: None,
     for_tests: &["--exact", "launch::pending_pods_get_machines_and_are_bound_there"],
 }];
 
-const ALL: [&[Selection]; 4] = [&UNIT, &HELM, &E2E, &GRANTED];
+/// They share one server, so they run one after another.
+pub(super) const AWS: [Selection; 1] = [Selection {
+    arguments: &["--package", "cloudprovider-aws-sdk"],
+    features: crate::trimmed_sdk::FEATURE,
+    lib_of: None,
+    for_tests: &["--test-threads=1"],
+}];
+
+const ALL: [&[Selection]; 5] = [&UNIT, &HELM, &E2E, &GRANTED, &AWS];
 
 /// What `cargo metadata` says.
 #[derive(Deserialize)]
@@ -70,6 +93,9 @@ struct Target {
     name: String,
     kind: Vec<String>,
     test: bool,
+    /// Features of its package without which Cargo passes it over.
+    #[serde(default, rename = "required-features")]
+    required_features: Vec<String>,
 }
 
 /// Fails if some test target is run by no stage.
@@ -118,16 +144,18 @@ impl Selection {
             }
         }
         let of_library = self.lib_of.is_none_or(|name| name == package && is("lib"));
-        of_library && (any_target || named)
+        let has = |feature: &String| self.features.split(',').any(|on| on == format!("{package}/{feature}"));
+        of_library && (any_target || named) && target.required_features.iter().all(has)
     }
 
-    /// Runs the tests; `environment` is what they find set.
-    fn run(&self, environment: &[(&str, OsString)]) -> Result<()> {
+    /// Runs the tests; `environment` is what they find set, `cargo_is_told` comes before all else.
+    fn run(&self, cargo_is_told: &[&str], environment: &[(&str, OsString)]) -> Result<()> {
         let mut tests = match self.lib_of {
             Some(package) => self.lib_tests(package)?,
             None => {
-                let mut arguments = vec!["test", "--no-fail-fast", "--features", FEATURES];
+                let mut arguments = vec!["test", "--no-fail-fast", "--features", self.features];
                 arguments.extend(self.arguments);
+                arguments.extend(cargo_is_told);
                 arguments.push("--");
                 cargo(arguments)
             }
@@ -144,7 +172,8 @@ impl Selection {
             manifest_path: Option<PathBuf>,
             target: Option<Target>,
         }
-        let mut build = cargo(["test", "--no-run", "--message-format=json-render-diagnostics", "--features", FEATURES]);
+        let mut build = cargo(["test", "--no-run", "--message-format=json-render-diagnostics", "--features"]);
+        build.arg(self.features);
         let messages = output(build.args(self.arguments))?;
         let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
         let is_wanted = |message: &Message| {
@@ -166,6 +195,28 @@ impl Selection {
 /// Runs selections, and prints the lines in which tests say what they read of data that the repository does not have.
 /// At least `lines` of them are wanted.
 pub(super) fn run_all(selections: &[Selection], environment: &[(&str, &str)], lines: usize) -> Result<()> {
+    run_told(selections, &[], environment, lines)
+}
+
+/// Runs selections with a file of Cargo's configuration.
+pub(super) fn run_with(selections: &[Selection], config: &str, environment: &[(&str, &str)]) -> Result<()> {
+    run_told(selections, &["--config", config], environment, 0)
+}
+
+/// Compiles what [`run_with`] runs.
+pub(super) fn build(selections: &[Selection], config: &str) -> Result<()> {
+    selections.iter().try_for_each(|selection| {
+        let told = ["test", "--no-run", "--config", config, "--features", selection.features];
+        run(cargo(told).args(selection.arguments))
+    })
+}
+
+fn run_told(
+    selections: &[Selection],
+    cargo_is_told: &[&str],
+    environment: &[(&str, &str)],
+    lines: usize,
+) -> Result<()> {
     let notes = process::target_folder()?.join("test-notes");
     if notes.exists() {
         fs::remove_dir_all(&notes).with_context(|| format!("empty {}", notes.display()))?;
@@ -174,7 +225,8 @@ pub(super) fn run_all(selections: &[Selection], environment: &[(&str, &str)], li
     let mut environment: Vec<(&str, OsString)> =
         environment.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
     environment.push(("DOVETAIL_TEST_NOTES", notes.clone().into_os_string()));
-    let results: Vec<Result<()>> = selections.iter().map(|selection| selection.run(&environment)).collect();
+    let results: Vec<Result<()>> =
+        selections.iter().map(|selection| selection.run(cargo_is_told, &environment)).collect();
     let read = read_notes(&notes)?;
     if !read.is_empty() {
         println!("\nread of data outside the repository (DOVETAIL_CORPUS, ../shared by default):");
@@ -222,6 +274,18 @@ mod tests {
     #[test]
     fn every_target_of_such_a_workspace_is_run() {
         assert_eq!(divide(&workspace(""), &ALL.concat()), (5, Vec::new()));
+    }
+
+    #[test]
+    fn a_target_that_needs_a_feature_is_run_only_with_it() {
+        let adapter = |name: &str| {
+            metadata(&format!(
+                r#"{{"packages": [{{"name": "{name}", "targets": [
+                    {{"name": "wire", "kind": ["test"], "test": true, "required-features": ["sdk"]}}]}}]}}"#
+            ))
+        };
+        assert_eq!(divide(&adapter("cloudprovider-aws-sdk"), &ALL.concat()), (1, Vec::new()));
+        assert_eq!(divide(&adapter("api"), &ALL.concat()).1, ["wire of kind test in api"]);
     }
 
     #[test]

@@ -5,19 +5,25 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use api::labels::ProviderLabels;
 use cloudprovider_kwok::catalogue;
 use cluster::offline::{self, Settings};
+use cluster::snapshot::Cluster;
 use model::{NodeClaimName, ResourceId, ResourceVec, Uid};
 use scheduling::{Plan, Snapshot, plan::Machine, snapshot::PodId};
 use serde_json::{Value, json};
 
 /// Reads manifests; pods stay planned on machines that were created for them.
 pub(crate) fn read(types: &str, text: &str, planned_on: &[(Uid, NodeClaimName)]) -> Snapshot {
+    read_as(types, text, |cluster| cluster.planned_on.extend(planned_on.iter().cloned()))
+}
+
+/// Reads manifests, asked about as `change` says.
+pub(crate) fn read_as(types: &str, text: &str, change: impl FnOnce(&mut Cluster)) -> Snapshot {
     let instance_types: Vec<_> = catalogue::parse(types).unwrap().instance_types.into_iter().map(Arc::new).collect();
     let labels = ProviderLabels::default();
     let parsed = decode::manifests::parse("random", text);
     let settings = Settings::new(&instance_types, &labels, &[("karpenter.kwok.sh", "KWOKNodeClass")]);
     let mut input = offline::read(parsed.manifests, parsed.errors, &settings);
     assert!(input.problems.is_empty(), "{}\n{types}\n{text}", input.problems[0]);
-    input.cluster.planned_on.extend(planned_on.iter().cloned());
+    change(&mut input.cluster);
     let (mut snapshot, errors) = cluster::snapshot(input.cluster, input.interner, &labels);
     snapshot.options.search_steps = 5_000;
     assert!(errors.is_empty(), "{}\n{text}", errors[0]);

@@ -1,6 +1,8 @@
 //! Plans of random small clusters whose pods claim devices: played on machines that publish their slices, and refusals
 //! held against a search that tries everything.
 
+mod disruption;
+mod fleets;
 mod input;
 mod random_clusters;
 mod random_pools;

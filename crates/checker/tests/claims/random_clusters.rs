@@ -145,15 +145,19 @@ pub(crate) fn slice(text: &mut String, name: &str, driver: &str, node: (&str, Va
     object(text, &resource("ResourceSlice", name, &spec));
 }
 
-pub(crate) fn manifests(random: &mut Random) -> String {
-    let mut text = String::new();
+pub(crate) fn device_classes(text: &mut String) {
     for (name, expression) in [
         ("gpu", format!("device.driver == '{GPU}'")),
         ("gpu-x", format!("device.driver == '{GPU}' && device.attributes['{GPU}'].model == 'x'")),
         ("net", format!("device.driver == '{NET}'")),
     ] {
-        object(&mut text, &resource("DeviceClass", name, &json!({"selectors": [{"cel": {"expression": expression}}]})));
+        object(text, &resource("DeviceClass", name, &json!({"selectors": [{"cel": {"expression": expression}}]})));
     }
+}
+
+pub(crate) fn manifests(random: &mut Random) -> String {
+    let mut text = String::new();
+    device_classes(&mut text);
     let limits = if random.percent(25) { json!({"nodes": 1 + random.below(2)}) } else { json!({}) };
     let requirement = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     object(

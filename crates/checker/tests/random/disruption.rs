@@ -1,14 +1,15 @@
 //! Plans of disruption of random fleets.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use model::Timestamp;
+use model::{DurationMs, Timestamp};
 use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan};
 use scheduling::disruption::plan_disruption;
 use scheduling::disruption::reason::NodeReason;
 use scheduling::snapshot::SchedulerNames;
-use scheduling::snapshot::fleet::Reason;
+use scheduling::snapshot::fleet::{Reason, RepairHold, Unhealthy};
 use seeded_random::Random;
 
 use crate::fleets::{NOW, calm, manifests};
@@ -22,6 +23,21 @@ fn snapshot(text: &str) -> Snapshot {
     })
 }
 
+/// Some of the machines are broken.
+fn with_broken(mut snapshot: Snapshot, random: &mut Random) -> Snapshot {
+    let fleet = snapshot.fleet.as_mut().map(Arc::make_mut);
+    for machine in fleet.into_iter().flat_map(|fleet| &mut fleet.nodes) {
+        machine.unhealthy = random.one_in(8).then(|| Unhealthy {
+            condition: "Ready=False (Test)".into(),
+            since: Timestamp::default(),
+            score: DurationMs(i64::from(random.below(3))),
+            drain_bound: random.one_in(2).then_some(DurationMs::ZERO),
+            hold: random.one_in(4).then_some(RepairHold::DoNotRepair),
+        });
+    }
+    snapshot
+}
+
 /// All that a plan says, in words and numbers.
 fn bytes(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
     let simulated = plan.simulated.as_ref().map(|simulated| format!("{:#?}", simulated.plan));
@@ -31,20 +47,22 @@ fn bytes(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
 
 #[test]
 fn nothing_goes_that_may_not_budgets_hold_and_every_pod_that_moves_is_let_in() {
-    let (mut commands, mut moved, mut replaced, mut codes) = (0, 0, 0, BTreeSet::new());
+    let (mut commands, mut repairs, mut moved, mut replaced, mut codes) = (0, 0, 0, 0, BTreeSet::new());
     check_cases(|seed| {
         let text = manifests(&mut Random::new(seed));
-        let snapshot = snapshot(&text);
+        let snapshot = with_broken(snapshot(&text), &mut Random::new(seed));
         let plan = plan_disruption(&snapshot);
         let problems = checker::check_disruption(&snapshot, &plan);
         ensure(problems.is_empty(), || format!("{problems:#?}\n{}\n{text}", bytes(&snapshot, &plan)))?;
         commands += plan.commands.len();
+        repairs += plan.commands.iter().filter(|command| command.reason == Reason::Unhealthy).count();
         moved += plan.commands.iter().map(|command| command.moves.len()).sum::<usize>();
         replaced += plan.commands.iter().map(|command| command.replacements.len()).sum::<usize>();
         codes.extend(plan.node_reasons.iter().map(|(_, reason)| reason.code()));
         Ok(())
     });
     println!("{commands} commands, {moved} pods move, {replaced} replacements; {codes:?}");
+    assert!(repairs > 20, "{repairs} repairs: the cases say nothing of these");
     assert!(commands > 200 && moved > 50 && replaced > 20, "{commands} {moved} {replaced}: the cases say nothing");
     for code in [
         "Goes",

@@ -12,7 +12,7 @@ use api::resource_slice_template::{DeviceTemplate, DynamicResources};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{Attributes, integer, parse, template, text};
+use super::{Attributes, DeviceSet, bind, integer, parse, template, text};
 use crate::instance_types::info::InstanceTypeInfo;
 
 const DRIVER: &str = "neuron.aws.com";
@@ -25,6 +25,9 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| parse(include_str!("../../data/
 struct Table {
     /// Families whose devices the driver publishes.
     families: BTreeSet<String>,
+    /// Attributes with one value for all devices of a machine, unknown until launch.
+    #[serde(rename = "sameOnNode")]
+    same_on_node: Vec<String>,
     fabrics: Vec<Fabric>,
 }
 
@@ -95,5 +98,7 @@ pub(super) fn add(all: &mut DynamicResources, info: &InstanceTypeInfo) {
         }
         DeviceTemplate { name: format!("neurondevice{index}"), attributes, ..DeviceTemplate::default() }
     };
-    all.resource_slice_templates.push(template(DRIVER, (0..count).map(device).collect()));
+    let devices: Vec<_> = (0..count).map(device).collect();
+    bind(all, DRIVER, &TABLE.same_on_node, &devices);
+    all.resource_slice_templates.push(template(DRIVER, DeviceSet { devices, ..DeviceSet::default() }));
 }

@@ -5,10 +5,10 @@
 use cloudprovider::ResourceList;
 use model::Quantity;
 
-use crate::node_class::AmiFamily;
-use crate::node_class::decode::NodeClassSpec;
+use super::drivers::DriverSettings;
 use crate::node_class::kubelet::Kubelet;
 use crate::node_class::spec::{InstanceStorePolicy, InterfaceType, NetworkInterface, Switch};
+use crate::node_class::{AmiFamily, NodeClass};
 
 /// What of a node class changes what a machine is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct NodeSettings {
     pub kubelet: KubeletSettings,
     /// What else a type must be able to do.
     pub demands: Demands,
+    /// How the machines' DRA drivers are set up.
+    pub drivers: DriverSettings,
 }
 
 impl NodeSettings {
@@ -37,19 +39,25 @@ impl NodeSettings {
             network_interfaces: Vec::new(),
             kubelet: KubeletSettings::default(),
             demands: Demands::default(),
+            drivers: DriverSettings::default(),
         }
     }
 
-    /// Those of a node class whose kubelet's settings have been checked. `placement_strategy` is that of the placement
-    /// group which it selects, if any.
-    pub fn of_node_class(spec: &NodeClassSpec, kubelet: &Kubelet, placement_strategy: Option<String>) -> Self {
+    /// Those of a node class whose kubelet's settings have been checked. Fails if an annotation cannot be used.
+    /// `placement_strategy` is that of the placement group which it selects, if any.
+    pub fn of_node_class(
+        class: &NodeClass,
+        kubelet: &Kubelet,
+        placement_strategy: Option<String>,
+    ) -> Result<Self, String> {
+        let spec = &class.spec;
         let disk = |disk: &crate::node_class::decode::Disk| BlockDevice {
             name: disk.device_name.clone().unwrap_or_default(),
             size: disk.volume.as_ref().and_then(|volume| volume.size),
             is_root_volume: disk.is_root,
         };
         let threshold = |signal: &str| kubelet.eviction_hard.get(signal).and_then(|value| Threshold::parse(value));
-        Self {
+        Ok(Self {
             ami_family: spec.ami_family,
             block_devices: spec.disks.iter().map(disk).collect(),
             instance_store_policy: spec.instance_store_policy,
@@ -68,7 +76,8 @@ impl NodeSettings {
                 connection_tracking: spec.connection_tracking.is_some(),
                 placement_strategy,
             },
-        }
+            drivers: DriverSettings::of_annotations(&class.annotations)?,
+        })
     }
 
     /// How many interfaces of card 0 carry no addresses.

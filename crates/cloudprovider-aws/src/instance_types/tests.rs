@@ -372,9 +372,9 @@ fn a_node_class_is_read_with_all_that_changes_machines() {
             },
         },
     });
-    let spec = crate::node_class::decode::decode(&object).unwrap().spec;
-    let kubelet = Kubelet::read(&spec.kubelet, spec.ami_family, Expressions::Disabled).unwrap();
-    let settings = NodeSettings::of_node_class(&spec, &kubelet, Some("spread".to_owned()));
+    let class = crate::node_class::decode::decode(&object).unwrap();
+    let kubelet = Kubelet::read(&class.spec.kubelet, class.spec.ami_family, Expressions::Disabled).unwrap();
+    let settings = NodeSettings::of_node_class(&class, &kubelet, Some("spread".to_owned())).unwrap();
     let quantity = |text| Quantity::parse(text).unwrap();
     let mut expected = NodeSettings::of_family(AmiFamily::Bottlerocket);
     expected.block_devices =

@@ -1,21 +1,26 @@
 //! Launches that share a request, and how a crash between any two steps loses no machine.
 //!
-//! EC2 has few tokens for `CreateFleet`, so equal requests become one for many machines. Before the call, a [`Note`] is
-//! written on each claim of the batch: the client token, and which of the batch's machines is the claim's. The token
-//! stands for the request and the claims, so whoever comes after a crash repeats the call with it and gets the answer
-//! that EC2 gave the first time, not new machines; machines are dealt out by the notes, from that answer alone. A list
-//! of machines is not used for it, because EC2's lists lag, and a list that lacks one would shift the others.
+//! EC2 has few tokens for `CreateFleet`, so equal requests become one for many machines. Before the call a batch is
+//! written down whole: its client token, its claims in order, its request. Whoever comes after a crash repeats the call
+//! with that token and that request, and EC2 gives the answer that it gave the first time, not new machines. Machines
+//! are dealt out from that answer alone. A list of machines is not used for it, because EC2's lists lag, and a list
+//! that lacks one would shift the others.
 //!
-//! Differs: `launch-notes`. Karpenter batches in memory, and after a crash machines without a NodeClaim are removed and
-//! launched again.
+//! The request is written down, not made again: prices, stock-outs and subnets change with time, and EC2 refuses a
+//! token that comes with another request.
+//!
+//! Differs: `launch-records`. Karpenter batches in memory, and after a crash machines without a NodeClaim are removed
+//! and launched again.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use model::Uid;
+use model::{NodeClaimName, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
 
 use super::digest;
 use super::fleet::FleetRequest;
+use super::template::TemplateKey;
+use crate::names;
 
 /// Most machines of one request.
 pub const MAX_CLAIMS: usize = 1000;
@@ -24,97 +29,97 @@ pub const MAX_CLAIMS: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The NodeClaim.
-    pub claim: Uid,
-    /// How many launches of the claim have been answered before. A token is for one answer, so a further attempt has
-    /// another.
-    pub attempt: u32,
+    pub claim: Claim,
     /// What is asked for.
     pub request: FleetRequest,
+    /// What each launch template is for, by its name.
+    pub templates: BTreeMap<String, TemplateKey>,
+}
+
+/// A NodeClaim that a machine is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its UID, the token of its launch.
+    pub uid: Uid,
+    /// Its name.
+    pub name: NodeClaimName,
 }
 
 /// Launches that become one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// Makes the call idempotent; EC2 takes up to 64 characters.
+    /// Makes the call idempotent, and is a tag of the machines. EC2 takes up to 64 characters.
     pub token: String,
-    /// The claims, ordered; the first gets the first machine.
-    pub claims: Vec<Uid>,
+    /// The claims, ordered by UID; the first gets the first machine.
+    pub claims: Vec<Claim>,
     /// What is asked for, as many times as there are claims.
     pub request: FleetRequest,
+    /// What each launch template is for, by its name.
+    pub templates: BTreeMap<String, TemplateKey>,
 }
 
-/// What a claim carries from before its call until it has its machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// The client token.
-    pub token: String,
-    /// Which machine of the batch is the claim's, from 0.
-    pub index: usize,
-    /// How many machines the batch asks for.
-    pub count: usize,
+/// When batches are made, and what no other time and process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Occasion {
+    /// The time.
+    pub now: Timestamp,
+    /// A number that is never used twice.
+    pub number: u64,
 }
 
 /// Groups launches with equal requests. Batches are ordered by token, and do not depend on the order of the launches; a
-/// claim that is there twice counts once.
-pub fn batches(wanted: Vec<Wanted>) -> Vec<Batch> {
-    let mut groups: BTreeMap<String, (FleetRequest, BTreeMap<Uid, u32>)> = BTreeMap::new();
-    for Wanted { claim, attempt, request } in wanted {
-        let (_, claims) = groups.entry(digest(&request)).or_insert_with(|| (request, BTreeMap::new()));
-        claims.insert(claim, attempt);
+/// claim that is there twice counts once. On another occasion the batches have other tokens, since a token is for one
+/// answer.
+pub fn batches(wanted: Vec<Wanted>, occasion: Occasion) -> Vec<Batch> {
+    type Group = (FleetRequest, BTreeMap<String, TemplateKey>, BTreeMap<Uid, Claim>);
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for Wanted { claim, request, templates } in wanted {
+        let group = groups.entry(digest(&request)).or_insert_with(|| (request, templates, BTreeMap::new()));
+        group.2.insert(claim.uid.clone(), claim);
     }
-    let mut batches: Vec<_> = groups
-        .into_iter()
-        .flat_map(|(of_request, (request, claims))| {
-            let claims: Vec<_> = claims.into_iter().collect();
-            let of_chunk = |chunk: &[(Uid, u32)]| Batch {
-                token: digest(&(&of_request, chunk)),
-                claims: chunk.iter().map(|(claim, _)| claim.clone()).collect(),
-                request: request.clone(),
-            };
-            claims.chunks(MAX_CLAIMS).map(of_chunk).collect::<Vec<_>>()
-        })
-        .collect();
+    let mut batches = Vec::new();
+    for (of_request, (request, templates, claims)) in groups {
+        let claims: Vec<_> = claims.into_values().collect();
+        for chunk in claims.chunks(MAX_CLAIMS) {
+            let token = token(&digest(&(&of_request, chunk, occasion)), occasion.now);
+            let mut request = request.clone();
+            request.tags.insert(names::LAUNCH_TOKEN.to_owned(), token.clone());
+            batches.push(Batch { token, claims: chunk.to_vec(), request, templates: templates.clone() });
+        }
+    }
     batches.sort_by(|a, b| a.token.cmp(&b.token));
     batches
 }
 
+/// A token ends with its time in milliseconds: when its machines were asked for is then known of every machine, from
+/// the first moment on.
+fn token(digest: &str, now: Timestamp) -> String {
+    format!("{digest}-{}", now.0)
+}
+
+/// When the machines of a token were asked for; none if it is not one of ours.
+pub fn launched_at(token: &str) -> Option<Timestamp> {
+    let (digest, time) = token.split_once('-')?;
+    let is_digest = !digest.is_empty() && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    time.parse().ok().filter(|_| is_digest).map(Timestamp)
+}
+
 impl Batch {
-    /// The notes of the claims, to be written before the call.
-    pub fn notes(&self) -> impl Iterator<Item = (&Uid, Note)> {
-        let note = |index| Note { token: self.token.clone(), index, count: self.claims.len() };
-        self.claims.iter().enumerate().map(move |(index, claim)| (claim, note(index)))
+    /// What the launch template is for that a machine of this type in this zone came from.
+    pub fn template_of(&self, instance_type: &str, zone: &str) -> Option<&TemplateKey> {
+        let config =
+            self.request.configs.iter().find(|config| {
+                config.overrides.iter().any(|it| it.instance_type == instance_type && it.zone == zone)
+            })?;
+        self.templates.get(&config.launch_template)
     }
 
     /// Which claim gets which of the machines that the call answered with. Claims are served in their order; those for
     /// whom none is left get none.
-    pub fn deal<'a>(&'a self, machines: &'a [String]) -> impl Iterator<Item = (&'a Uid, Option<&'a str>)> {
+    pub fn deal<'a>(&'a self, machines: &'a [String]) -> impl Iterator<Item = (&'a Claim, Option<&'a str>)> {
         let mut machines: Vec<_> = machines.iter().map(String::as_str).collect();
         machines.sort_unstable();
         self.claims.iter().enumerate().map(move |(index, claim)| (claim, machines.get(index).copied()))
-    }
-}
-
-impl Note {
-    /// The claim's machine among those that its call answered with; none if there were fewer.
-    pub fn machine<'a>(&self, machines: &'a [String]) -> Option<&'a str> {
-        let mut machines: Vec<_> = machines.iter().map(String::as_str).collect();
-        machines.sort_unstable();
-        machines.get(self.index).copied()
-    }
-
-    /// Reads an annotation's value; none if it is not one of ours.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (token, place) = text.split_once(' ')?;
-        let (index, count) = place.split_once('/')?;
-        let (index, count): (usize, usize) = (index.parse().ok()?, count.parse().ok()?);
-        let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_token && index < count && count <= MAX_CLAIMS).then(|| Self { token: token.to_owned(), index, count })
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{}", self.token, self.index, self.count)
     }
 }
 
@@ -122,6 +127,8 @@ impl fmt::Display for Note {
 mod tests {
     use super::*;
     use crate::launch::fleet::{Choice, Purchase};
+
+    const OCCASION: Occasion = Occasion { now: Timestamp(1_700_000_000_000), number: 1 };
 
     fn request(context: &str) -> FleetRequest {
         FleetRequest {
@@ -133,57 +140,61 @@ mod tests {
     }
 
     fn wanted(claim: &str, context: &str) -> Wanted {
-        Wanted { claim: claim.into(), attempt: 0, request: request(context) }
+        let claim = Claim { uid: claim.into(), name: claim.into() };
+        Wanted { claim, request: request(context), templates: BTreeMap::new() }
+    }
+
+    fn uids(batch: &Batch) -> Vec<Uid> {
+        batch.claims.iter().map(|claim| claim.uid.clone()).collect()
     }
 
     #[test]
     fn equal_requests_become_one_whatever_their_order() {
         let all = [wanted("c", "x"), wanted("a", "x"), wanted("b", "y"), wanted("a", "x")];
-        let forth = batches(all.to_vec());
-        let back = batches(all.into_iter().rev().collect());
+        let forth = batches(all.to_vec(), OCCASION);
+        let back = batches(all.into_iter().rev().collect(), OCCASION);
         assert_eq!(forth, back);
-        let mut claims: Vec<_> = forth.iter().map(|batch| batch.claims.clone()).collect();
+        let mut claims: Vec<_> = forth.iter().map(uids).collect();
         claims.sort();
         assert_eq!(claims, [vec!["a".into(), "c".into()], vec!["b".into()]] as [Vec<Uid>; 2]);
         assert!(forth.iter().all(|batch| batch.token.len() <= 64));
+        assert!(forth.iter().all(|batch| batch.request.tags[names::LAUNCH_TOKEN] == batch.token));
     }
 
     #[test]
-    fn a_token_is_for_these_claims_this_request_and_this_attempt() {
-        let token = |wanted: Wanted| batches(vec![wanted]).remove(0).token;
-        let first = token(wanted("a", "x"));
-        assert_eq!(token(wanted("a", "x")), first);
-        assert_ne!(token(wanted("b", "x")), first);
-        assert_ne!(token(wanted("a", "y")), first);
-        assert_ne!(token(Wanted { attempt: 1, ..wanted("a", "x") }), first);
+    fn a_token_is_for_these_claims_this_request_and_this_occasion() {
+        let token = |wanted: Wanted, occasion| batches(vec![wanted], occasion).remove(0).token;
+        let first = token(wanted("a", "x"), OCCASION);
+        assert_eq!(token(wanted("a", "x"), OCCASION), first);
+        assert_ne!(token(wanted("b", "x"), OCCASION), first);
+        assert_ne!(token(wanted("a", "y"), OCCASION), first);
+        assert_ne!(token(wanted("a", "x"), Occasion { number: 2, ..OCCASION }), first);
+        assert_eq!(launched_at(&first), Some(OCCASION.now));
+    }
+
+    #[test]
+    fn what_is_no_token_of_ours_tells_no_time() {
+        for text in ["", "abc", "-1", "xyz-1", "abc-", "abc-x"] {
+            assert_eq!(launched_at(text), None, "{text:?}");
+        }
     }
 
     #[test]
     fn a_batch_is_no_larger_than_ec2_takes() {
         let all = (0..2500).map(|index| wanted(&format!("{index:04}"), "x")).collect();
-        let mut sizes: Vec<_> = batches(all).iter().map(|batch| batch.claims.len()).collect();
+        let mut sizes: Vec<_> = batches(all, OCCASION).iter().map(|batch| batch.claims.len()).collect();
         sizes.sort_unstable();
         assert_eq!(sizes, [500, 1000, 1000]);
     }
 
     #[test]
-    fn whoever_reads_the_notes_deals_as_the_batch_does() {
-        let batch = batches(vec![wanted("a", "x"), wanted("b", "x"), wanted("c", "x")]).remove(0);
+    fn whoever_reads_what_was_written_down_deals_as_the_batch_does() {
+        let batch = batches(vec![wanted("a", "x"), wanted("b", "x"), wanted("c", "x")], OCCASION).remove(0);
+        let read: Batch = serde_json::from_str(&serde_json::to_string(&batch).unwrap()).unwrap();
+        assert_eq!(read, batch);
         // EC2 gives no order, and one machine is missing.
         let answered = ["i-2".to_owned(), "i-1".to_owned()];
-        let dealt: Vec<_> = batch.deal(&answered).map(|(_, machine)| machine).collect();
-        assert_eq!(dealt, [Some("i-1"), Some("i-2"), None]);
-        for ((_, note), machine) in batch.notes().zip(dealt) {
-            let read = Note::parse(&note.to_string()).unwrap();
-            assert_eq!(read, note);
-            assert_eq!(read.machine(&answered), machine);
-        }
-    }
-
-    #[test]
-    fn what_is_no_note_is_not_taken_for_one() {
-        for text in ["", "abc", "abc 1", "abc 1/1", "abc 0/1001", "xyz 0/1", " 0/1", "abc -1/1"] {
-            assert_eq!(Note::parse(text), None, "{text:?}");
-        }
+        let dealt: Vec<_> = read.deal(&answered).map(|(claim, machine)| (claim.uid.as_str(), machine)).collect();
+        assert_eq!(dealt, [("a", Some("i-1")), ("b", Some("i-2")), ("c", None)]);
     }
 }

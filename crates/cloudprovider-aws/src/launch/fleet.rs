@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::PriceNanoUsdPerHour;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::template::{Market, TemplateKey};
 use crate::node_class::spec::Tags;
@@ -35,7 +35,7 @@ pub enum MachineKind {
 }
 
 /// A request for one machine, or as many equal ones as a batch has claims.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetRequest {
     /// Launch templates by name, each with what may be launched of it. The order is that of names.
     pub configs: Vec<TemplateConfig>,
@@ -48,7 +48,7 @@ pub struct FleetRequest {
 }
 
 /// What may be launched of one launch template, at its newest version.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TemplateConfig {
     /// The launch template's name.
     pub launch_template: String,
@@ -57,7 +57,7 @@ pub struct TemplateConfig {
 }
 
 /// A type in a zone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Override {
     /// The type.
     pub instance_type: String,
@@ -72,7 +72,7 @@ pub struct Override {
 }
 
 /// How machines are paid, and how EC2 chooses among what may be launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Purchase {
     /// By use, reservations that launch templates name included: by EC2's price, or by ours.
     OnDemand(Choice),
@@ -85,7 +85,7 @@ pub enum Purchase {
 }
 
 /// Whose prices EC2 chooses by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Choice {
     /// EC2's own.
     ByPrice,
@@ -122,10 +122,11 @@ pub struct FleetInput<'a> {
 /// Of the candidates, those that one request can ask for: all that are paid as the cheapest is.
 ///
 /// A request has one way of paying. Of spot, what costs more than the cheapest machine on demand is left out, since EC2
-/// weighs capacity too and would take it; machines with what pods have no use for are left out if others remain.
-/// `has_min_values` says that the NodePool wants variety, which must not be taken from it.
+/// weighs capacity too and would take it; machines with what pods have no use for are left out if the cheapest has
+/// nothing of that kind. `has_min_values` says that the NodePool wants variety, which must not be taken from it.
 ///
 /// Differs: `reserved-if-cheapest`. Karpenter takes reservations first, then spot, whatever they cost.
+/// Differs: `exotic-if-cheapest`. Karpenter leaves out bare metal and accelerators even where they are the cheapest.
 pub fn choose(mut candidates: Vec<Candidate>, has_min_values: bool) -> Vec<Candidate> {
     candidates.sort_by(|a, b| order(a).cmp(&order(b)));
     let on_demand = candidates.iter().find(|candidate| candidate.key.market == Market::OnDemand);
@@ -139,8 +140,7 @@ pub fn choose(mut candidates: Vec<Candidate>, has_min_values: bool) -> Vec<Candi
     if let (Market::Spot, Some(most)) = (&cheapest.key.market, most) {
         candidates.retain(|candidate| candidate.price <= most);
     }
-    let has_ordinary = candidates.iter().any(|candidate| candidate.kind == MachineKind::Ordinary);
-    if has_ordinary && !has_min_values {
+    if cheapest.kind == MachineKind::Ordinary && !has_min_values {
         candidates.retain(|candidate| candidate.kind == MachineKind::Ordinary);
     }
     candidates

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use cloudprovider::CapacityType;
+use serde::{Deserialize, Serialize};
 
 use super::digest;
 use super::disks::{BlockDevice, block_devices};
@@ -11,7 +12,7 @@ use crate::node_class::NodeClassSpec;
 use crate::node_class::spec::{ConnectionTracking, InterfaceType, MetadataOptions, Switch, Tags};
 
 /// What of a type and an offering a launch template depends on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TemplateKey {
     /// The image.
     pub image_id: String,
@@ -24,7 +25,7 @@ pub struct TemplateKey {
 }
 
 /// How a machine is paid, as a launch template has to say it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Market {
     /// By use.
     OnDemand,
@@ -39,6 +40,15 @@ pub enum Market {
 }
 
 impl Market {
+    /// The capacity type of machines that are paid so.
+    pub const fn capacity_type(&self) -> CapacityType {
+        match self {
+            Self::OnDemand => CapacityType::OnDemand,
+            Self::Spot => CapacityType::Spot,
+            Self::Reservation(_) | Self::InterruptibleReservation(_) | Self::CapacityBlock(_) => CapacityType::Reserved,
+        }
+    }
+
     /// The reservation that the machine comes from.
     pub fn reservation(&self) -> Option<&str> {
         match self {
@@ -138,7 +148,7 @@ pub struct Interface {
 }
 
 /// EC2 takes names of 3 to 128 characters, of which some are not letters.
-const NAME_PREFIX: &str = "karpenter.k8s.aws/";
+pub(crate) const NAME_PREFIX: &str = "karpenter.k8s.aws/";
 
 impl LaunchTemplate {
     /// The launch template of a key. `user_data` is encoded.

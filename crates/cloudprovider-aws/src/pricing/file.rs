@@ -75,7 +75,9 @@ impl Prices {
             .map(|(name, zones)| Ok((name.clone(), prices(zones, &format!("spot.{name}"))?)))
             .collect::<Result<_, Error>>()?;
         self.set_on_demand(on_demand);
-        self.set_spot(spot, UnlistedSpot::Unknown);
+        let mut all = std::mem::take(&mut self.spot);
+        all.extend(spot);
+        self.set_spot(all, UnlistedSpot::Unknown);
         Ok(self)
     }
 }
@@ -119,6 +121,15 @@ mod tests {
         assert_eq!(price("m5.large", "us-east-1b", CapacityType::Spot), None);
         assert_eq!(price("trn2.48xlarge", "x", CapacityType::Spot), Some(35_500_000_000));
         assert_eq!(price("m5.xlarge", "us-east-1b", CapacityType::Spot), Some(192_000_000));
+    }
+
+    #[test]
+    fn spot_prices_of_another_file_replace_those_of_its_types_and_leave_the_others() {
+        let first = "spot: {m5.large: {a: 0.05, b: 0.06}, c5.large: {a: 0.03}}";
+        let prices = Prices::default().read_over(first).unwrap().read_over("spot: {m5.large: {a: 0.04}}").unwrap();
+        let price = |name, zone| prices.price(name, zone, CapacityType::Spot).map(|price| price.0);
+        assert_eq!((price("m5.large", "a"), price("m5.large", "b")), (Some(40_000_000), None));
+        assert_eq!(price("c5.large", "a"), Some(30_000_000));
     }
 
     #[test]

@@ -196,6 +196,8 @@ fn settings<'a>(labels: &'a ProviderLabels, config: &'a SchedulerConfig) -> Sett
         expand_workloads: false,
         default_node_pool: None,
         instance_types: &[],
+        node_class_types: None,
+        repair_policies: None,
         labels,
         node_classes: &[],
         provider_crds: &[],

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{NodeClaim, annotations, conditions};
-use model::{NodeClaimName, Timestamp};
+use model::{DurationMs, NodeClaimName, Timestamp};
 use scheduling::snapshot::fleet::Reason;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,9 @@ pub struct Note {
     pub replacements: usize,
     /// Until when these are waited for.
     pub deadline: Timestamp,
+    /// How long the drains of these may take at most, counted from their deletion, whatever the NodeClaims say. They
+    /// are among those that go.
+    pub drain_bounds: BTreeMap<NodeClaimName, DurationMs>,
 }
 
 /// Why a note cannot be read.
@@ -59,6 +62,8 @@ struct Written {
     node_claims: Vec<String>,
     replacements: usize,
     deadline: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    drain_bounds: BTreeMap<String, String>,
 }
 
 impl Note {
@@ -70,6 +75,7 @@ impl Note {
             node_claims: self.going.iter().map(ToString::to_string).collect(),
             replacements: self.replacements,
             deadline: self.deadline.to_string(),
+            drain_bounds: self.drain_bounds.iter().map(|(name, it)| (name.to_string(), it.to_string())).collect(),
         };
         // A struct of texts and a number cannot fail to be written.
         serde_json::to_string(&written).unwrap_or_default()
@@ -97,13 +103,20 @@ impl Note {
             return Err(invalid("replacements", "must be at most 1000"));
         }
         let deadline = Timestamp::parse(&written.deadline).map_err(|why| invalid("deadline", &why.to_string()))?;
-        Ok(Self {
-            id: written.id,
-            reason,
-            going: written.node_claims.iter().map(|name| NodeClaimName::from(name.as_str())).collect(),
-            replacements: written.replacements,
-            deadline,
-        })
+        let going: BTreeSet<NodeClaimName> =
+            written.node_claims.iter().map(|name| NodeClaimName::from(name.as_str())).collect();
+        let mut drain_bounds = BTreeMap::new();
+        for (name, bound) in &written.drain_bounds {
+            if !going.contains(name.as_str()) {
+                return Err(invalid("drainBounds", &format!("{name:?} is none of nodeClaims")));
+            }
+            let bound = DurationMs::parse(bound).map_err(|why| invalid("drainBounds", &why.to_string()))?;
+            if bound < DurationMs::ZERO {
+                return Err(invalid("drainBounds", &format!("that of {name:?} is negative")));
+            }
+            drain_bounds.insert(name.as_str().into(), bound);
+        }
+        Ok(Self { id: written.id, reason, going, replacements: written.replacements, deadline, drain_bounds })
     }
 
     /// The note of a NodeClaim, if it has any.
@@ -155,6 +168,7 @@ mod tests {
             going: ["general-b", "general-a"].map(NodeClaimName::from).into(),
             replacements: 1,
             deadline: Timestamp::parse("2026-11-25T21:10:00Z").unwrap(),
+            drain_bounds: BTreeMap::new(),
         }
     }
 
@@ -166,11 +180,19 @@ mod tests {
             r#"{"id":"general-a-1","reason":"Drifted","nodeClaims":["general-a","general-b"],"replacements":1,"deadline":"2026-11-25T21:10:00Z"}"#
         );
         assert_eq!(Note::decode(&value), Ok(note()));
+        let drain_bounds = [("general-b".into(), DurationMs::from_seconds(45))].into();
+        let bounded = Note { drain_bounds, ..note() };
+        let value = bounded.encode();
+        assert!(value.ends_with(r#""deadline":"2026-11-25T21:10:00Z","drainBounds":{"general-b":"45s"}}"#), "{value}");
+        assert_eq!(Note::decode(&value), Ok(bounded));
     }
 
     #[test]
     fn a_note_with_anything_else_in_it_is_refused_and_the_field_is_named() {
-        let cases: [(&str, Value, &str); 10] = [
+        let cases: [(&str, Value, &str); 13] = [
+            ("drainBounds", json!({"general-c": "45s"}), "drainBounds: \"general-c\" is none of nodeClaims"),
+            ("drainBounds", json!({"general-a": "soon"}), "drainBounds: "),
+            ("drainBounds", json!({"general-a": "-1s"}), "drainBounds: that of \"general-a\" is negative"),
             ("id", json!(""), "id: "),
             ("id", json!("x".repeat(65)), "id: "),
             ("reason", json!("Bored"), "reason: \"Bored\" is not known"),

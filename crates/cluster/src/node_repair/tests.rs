@@ -133,8 +133,10 @@ fn of_equal_actions_priority_then_time_then_name_decide() {
 #[test]
 fn a_fifth_of_a_pool_rounded_up_may_be_unhealthy() {
     for (nodes, most) in [(1, 1), (5, 1), (6, 2), (10, 2), (11, 3), (100, 20)] {
-        assert!(!too_many(most, nodes), "{most} of {nodes}");
-        assert!(too_many(most + 1, nodes), "{} of {nodes}", most + 1);
+        let hold = |unhealthy| Health { by_pool: BTreeMap::from([("a", (nodes, unhealthy))]) }.hold("a");
+        assert_eq!(hold(most), None, "{most} of {nodes}");
+        let unhealthy = most + 1;
+        assert_eq!(hold(unhealthy), Some(RepairHold::TooMany { unhealthy, nodes }));
     }
 }
 
@@ -166,34 +168,60 @@ fn reboots_are_remembered_for_a_day_and_those_that_never_began_are_not() {
     assert_eq!(next, "2026-01-01T10:00:00Z,2026-01-01T12:00:00Z", "no more than matter");
 }
 
+/// Nodes `a` and so on of NodePool `p`; the first have these conditions, since one o'clock, and annotations.
+fn sources(nodes: usize, broken: &[(&str, Value)]) -> RepairSources {
+    let reboot = policy("Stuck", ".*", 60, RepairAction::RebootNode);
+    let bounded = RepairPolicy { termination_grace_period: Some(DurationMs::from_seconds(30)), ..replace("Ready", "") };
+    let nodes = ('a'..).take(nodes).enumerate().map(|(index, name)| {
+        let (type_, annotations) = broken.get(index).cloned().unwrap_or(("Fine", json!({})));
+        let mut node = node(&[(type_, "R", "01:00:00")]);
+        node.metadata.name = Some(name.to_string());
+        node.metadata.labels = Some([("karpenter.sh/nodepool".to_owned(), "p".to_owned())].into());
+        node.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        Arc::new(node)
+    });
+    RepairSources { nodes: nodes.collect(), policies: Arc::new(set(&[bounded, reboot])) }
+}
+
 #[test]
-fn budgets_for_unhealthy_count_what_is_under_way_and_not_what_is_not_ready() {
-    let pool = |budgets: Value| -> NodePool {
-        serde_json::from_value(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
-            "spec": {
-                "disruption": {"consolidateAfter": "0s", "budgets": budgets},
-                "template": {"spec": {
-                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"},
-                }},
-            },
-        }))
-        .unwrap()
-    };
-    let mut machines = Machines::default();
-    let initialized = condition("Initialized", "True", "00:00:00");
-    let rebooting = condition("Rebooting", "True", "00:00:00");
-    machines.add(&claim(&json!({}), &json!([initialized])), &node(&[("Ready", "Down", "00:00:00")]));
-    machines.add(&claim(&json!({}), &json!([initialized])), &node(&[]));
-    machines.add(&claim(&json!({}), &json!([rebooting])), &node(&[]));
-    // Never initialized: no part of what percentages are of.
-    machines.add(&claim(&json!({}), &json!([])), &node(&[]));
-    let allowed = |budgets: Value| machines.allowed(&pool(budgets), at("12:00:00"));
-    assert_eq!(allowed(json!([{"nodes": "100%"}])), Ok(Some((2, "100%".to_owned()))), "three, one is being rebooted");
-    assert_eq!(
-        allowed(json!([{"nodes": "100%"}, {"nodes": "1", "reasons": ["Unhealthy"]}])),
-        Ok(Some((0, "1".into())))
-    );
-    assert_eq!(allowed(json!([{"nodes": "0", "reasons": ["Drifted"]}])), Ok(None));
-    assert!(allowed(json!([{"nodes": "some"}])).is_err());
+fn what_is_to_be_replaced_is_told_with_what_keeps_it() {
+    let veto = json!({"karpenter.sh/do-not-repair": "true"});
+    let (none, some) = (json!({}), json!({"karpenter.sh/do-not-disrupt": "true"}));
+    let twice = json!({"dovetail.sh/reboots": "2026-01-01T02:00:00Z,2026-01-01T03:00:00Z"});
+    let rested = claim(&twice, &json!([condition("Rebooting", "False", "04:00:00")]));
+    let untouched = claim(&json!({}), &json!([]));
+    let too_many = Some(RepairHold::TooMany { unhealthy: 2, nodes: 5 });
+    let ready = "Ready=False (R)";
+    let escalated = "Stuck=False (R), and reboots have not helped";
+    // How many Nodes, how they are broken, the NodeClaim: how the first is broken, since when, and what keeps it.
+    let cases = [
+        (5, vec![("Ready", none.clone())], &untouched, Some((ready, "01:10:00", None))),
+        (5, vec![("Ready", some)], &untouched, Some((ready, "01:10:00", None))),
+        (5, vec![("Ready", veto.clone())], &untouched, Some((ready, "01:10:00", Some(RepairHold::DoNotRepair)))),
+        (5, vec![("Ready", none.clone()), ("Stuck", none.clone())], &untouched, Some((ready, "01:10:00", too_many))),
+        (6, vec![("Ready", none.clone()), ("Stuck", veto)], &untouched, Some((ready, "01:10:00", None))),
+        (5, vec![("Stuck", none.clone())], &untouched, None),
+        (5, vec![("Stuck", none)], &rested, Some((escalated, "04:01:00", None))),
+        (5, vec![], &untouched, None),
+    ];
+    for (nodes, broken, claim, expected) in cases {
+        let sources = sources(nodes, &broken);
+        let found = Repairs::new(&sources, at("05:00:00")).replaced("a", claim);
+        let told = found.as_ref().map(|it| (&*it.condition, it.since, it.hold));
+        assert_eq!(told, expected.map(|(condition, since, hold)| (condition, at(since), hold)), "{broken:?}");
+        let bound = found.and_then(|it| it.drain_bound);
+        assert_eq!(bound.is_some(), expected.is_some_and(|(condition, ..)| condition == ready), "{broken:?}");
+    }
+}
+
+#[test]
+fn nodes_of_no_nodepool_count_for_the_whole_cluster_only() {
+    let mut sources = sources(4, &[("Ready", json!({})), ("Ready", json!({}))]);
+    for node in &mut sources.nodes[2..] {
+        Arc::make_mut(node).metadata.labels = None;
+    }
+    let health = Health::new(sources.nodes.iter().map(AsRef::as_ref), &sources.policies);
+    assert_eq!(health.hold("p"), Some(RepairHold::TooMany { unhealthy: 2, nodes: 2 }));
+    assert_eq!(health.hold(""), Some(RepairHold::TooMany { unhealthy: 2, nodes: 4 }));
+    assert_eq!(health.hold("q"), None);
 }

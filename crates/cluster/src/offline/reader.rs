@@ -11,6 +11,8 @@ use api::admission::{Admission, Operation};
 use api::crd::CustomResourceDefinition;
 use api::{CapacityBuffer, NodePool, validation};
 use cloudprovider::InstanceType;
+use dra_types::Compat;
+use k8s_openapi::api::core::v1::Node;
 use model::pod::{PodPhase, SchedulingState};
 use model::volume::CsiNodeDriver;
 use model::{Interner, NamespacedName, NodeName, Pod};
@@ -19,14 +21,16 @@ use scheduling::devices::DeviceObjects;
 use serde_json::{Value, json};
 
 use super::defaults::{Defaults, apply_to_metadata};
+use super::node_classes::Types;
 use super::role::{Role, is_of_provider};
-use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings};
+use super::{InputProblem, NotPlanned, Offline, OfflineNote, Settings, unknown_fields};
 use crate::buffers::{self, NotResolved};
+use crate::node_repair::RepairSources;
 use crate::snapshot::{Cluster, PendingRule};
 use crate::snapshot_file::{self, Header};
 use decode::Context;
 use decode::capacity_buffer::{self, BufferTemplate, TemplateKey, TemplateKind};
-use decode::devices::{Admitted, DeviceKind, daemon_set_devices, pod_devices};
+use decode::devices::{AdminNamespaces, Admitted, DeviceKind, daemon_set_devices, pod_devices_as};
 use decode::limit_range::TemplateResources;
 use decode::manifests::{DocumentError, Manifest, Origin};
 use decode::pod_selectors::{SelectorKind, pod_selector};
@@ -47,13 +51,12 @@ fn compiled(crds: &[CustomResourceDefinition]) -> Compiled {
 
 /// The gate that lets reserved offerings be used.
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
+/// The gate that lets broken machines be repaired.
+const NODE_REPAIR: &str = "NodeRepair";
 /// The gate that lets NodeOverlays correct instance types.
 const NODE_OVERLAY: &str = "NodeOverlay";
 /// The gate that lets room be kept free.
 const CAPACITY_BUFFER: &str = "CapacityBuffer";
-
-/// Instance types that NodePools share.
-type Types = Arc<[Arc<InstanceType>]>;
 
 /// A NodePool of the input, and why it is refused if it is.
 struct GivenNodePool {
@@ -71,7 +74,9 @@ pub(super) struct Reader<'a> {
     instance_types: BTreeMap<String, Vec<Arc<InstanceType>>>,
     overlays: Vec<(Origin, Overlay)>,
     csi_nodes: BTreeMap<NodeName, Vec<CsiNodeDriver>>,
+    node_objects: Vec<Arc<Node>>,
     devices: DeviceObjects,
+    admin_namespaces: AdminNamespaces,
     buffers: Vec<(Origin, CapacityBuffer)>,
     templates: Vec<BufferTemplate>,
     defaults: Defaults,
@@ -100,7 +105,9 @@ impl<'a> Reader<'a> {
             instance_types: BTreeMap::new(),
             overlays: Vec::new(),
             csi_nodes: BTreeMap::new(),
+            node_objects: Vec::new(),
             devices: DeviceObjects::default(),
+            admin_namespaces: AdminNamespaces::default(),
             buffers: Vec::new(),
             templates: Vec::new(),
             defaults: Defaults::default(),
@@ -118,8 +125,8 @@ impl<'a> Reader<'a> {
     pub(super) fn read(mut self, manifests: Vec<Manifest>, documents: Vec<DocumentError>) -> Offline {
         self.problems.extend(documents.into_iter().map(InputProblem::Document));
         let manifests = self.last_of_each(manifests);
-        let (classes, others): (Vec<_>, Vec<_>) = manifests.into_iter().partition(|(role, _)| role.is_class());
-        for (role, manifest) in classes.into_iter().chain(others) {
+        let (first, others): (Vec<_>, Vec<_>) = manifests.into_iter().partition(|(role, _)| role.comes_first());
+        for (role, manifest) in first.into_iter().chain(others) {
             let origin = manifest.origin.clone();
             if let Err(error) = self.object(role, manifest) {
                 self.problem(origin, error);
@@ -166,13 +173,18 @@ impl<'a> Reader<'a> {
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
         match role {
             Role::Pod => self.pod(manifest),
-            Role::Node => self.cluster.nodes.push(Arc::new(decode::node(object, context)?)),
+            Role::Node => {
+                self.cluster.nodes.push(Arc::new(decode::node(object, context)?));
+                // Who could read it so far can read the rest: a Node without a usable status is not broken.
+                self.node_objects.extend(serde_json::from_value(manifest.object).ok().map(Arc::new));
+            }
             Role::CsiNode => {
                 let (node, drivers) = decode::csi_node(object)?;
                 self.csi_nodes.insert(node, drivers);
             }
             Role::Namespace => {
                 let (name, labels) = decode::namespace(object, context)?;
+                self.admin_namespaces.add(object);
                 self.cluster.namespaces.insert(name, labels);
             }
             Role::DaemonSet => {
@@ -216,12 +228,11 @@ impl<'a> Reader<'a> {
                 self.cluster.limit_ranges.push(Arc::new(range));
             }
             Role::Device(kind) => {
-                let compat = self.cluster.devices.compat;
-                let admitted = if self.header.is_some() { Admitted::ByServer } else { Admitted::ByNobody(&compat) };
                 if kind == DeviceKind::PodGroup {
                     let group = decode::pod_group(object, context)?;
                     self.cluster.pod_groups.insert(group.name.clone(), Arc::new(group));
                 }
+                let admitted = admitted(self.header.as_ref(), &self.cluster.devices.compat, &self.admin_namespaces);
                 crate::snapshot::add_device_object(kind, object, admitted, &mut self.devices)?;
             }
             Role::NodePool => self.node_pool(&manifest)?,
@@ -255,6 +266,9 @@ impl<'a> Reader<'a> {
             }
             Role::Checked => {
                 self.admit(&manifest)?;
+                if self.node_class(&manifest)? {
+                    return Ok(());
+                }
                 *self.not_used.entry(manifest.kind).or_default() += 1;
             }
             Role::NotUsed => {}
@@ -333,6 +347,9 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let object = node_overlay_object(&admitted)?;
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let unknown = unknown_fields(&manifest.object, &admitted).into_iter();
+        self.notes.extend(unknown.map(|field| OfflineNote::UnknownField { overlay: name.to_owned(), field }));
         let overlay = Overlay::new(&object, self.settings.labels).map_err(|invalid| error(invalid.to_string()))?;
         self.overlays.push((manifest.origin.clone(), overlay));
         Ok(())
@@ -438,7 +455,8 @@ impl<'a> Reader<'a> {
             }
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-        let read = decode::pod(&object, context).and_then(|pod| Ok((pod, pod_devices(&object)?)));
+        let admitted = admitted(self.header.as_ref(), &self.cluster.devices.compat, &self.admin_namespaces);
+        let read = decode::pod(&object, context).and_then(|pod| Ok((pod, pod_devices_as(&object, admitted)?)));
         match read {
             Ok((pod, devices)) => self.add_pod(pod, devices),
             Err(error) => {
@@ -478,6 +496,11 @@ impl<'a> Reader<'a> {
             if let Some(drivers) = self.csi_nodes.remove(&node.name) {
                 Arc::make_mut(node).csi_drivers = Some(drivers);
             }
+        }
+        let is_repaired = self.header.as_ref().is_some_and(|header| header.is_on(NODE_REPAIR));
+        if let Some(policies) = self.settings.repair_policies.filter(|_| is_repaired) {
+            let nodes = std::mem::take(&mut self.node_objects);
+            self.cluster.repair = Some(RepairSources { policies: Arc::clone(policies), nodes });
         }
         self.cluster.devices.objects = Arc::new(std::mem::take(&mut self.devices));
         self.add_buffers();
@@ -539,6 +562,11 @@ impl<'a> Reader<'a> {
             self.not_planned.push((pod.name.clone(), why));
         }
     }
+}
+
+/// The objects of a snapshot come from an API server.
+fn admitted<'a>(header: Option<&Header>, compat: &'a Compat, namespaces: &'a AdminNamespaces) -> Admitted<'a> {
+    header.map_or(Admitted::ByNobody(compat, namespaces), |_| Admitted::ByServer)
 }
 
 /// What is left of a NodePool that cannot be read.

@@ -104,9 +104,17 @@ impl Role {
         }
     }
 
-    /// Classes are read before what refers to them.
-    pub(super) fn is_class(self) -> bool {
-        matches!(self, Self::PriorityClass | Self::RuntimeClass | Self::LimitRange | Self::Header | Self::InstanceType)
+    /// Whether others are read by what these say.
+    pub(super) fn comes_first(self) -> bool {
+        matches!(
+            self,
+            Self::PriorityClass
+                | Self::RuntimeClass
+                | Self::LimitRange
+                | Self::Namespace
+                | Self::Header
+                | Self::InstanceType
+        )
     }
 }
 

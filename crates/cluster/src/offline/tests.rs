@@ -15,11 +15,13 @@ fn settings() -> Settings<'static> {
         expand_workloads: true,
         default_node_pool: None,
         instance_types: &[],
+        node_class_types: None,
         labels: LABELS.get_or_init(ProviderLabels::default),
         node_classes: &[("karpenter.kwok.sh", "KWOKNodeClass")],
         provider_crds: &[],
         release: Release::default(),
         scheduler_config: None,
+        repair_policies: None,
     }
 }
 
@@ -471,4 +473,83 @@ fn objects_of_a_providers_group_are_held_to_the_crds_that_it_brings() {
     assert!(told.contains("Other"), "{told}");
     let (told, not_used) = problems(&class("{nodeRegistrationDelay: soon}", "KWOKNodeClass"), &[]);
     assert_eq!((told.as_str(), not_used.len()), ("", 1), "nobody knows the kind");
+}
+
+#[test]
+fn access_as_administrator_needs_the_label_of_the_namespace() {
+    let claim = |kind: &str, namespace: &str, spec: &str| {
+        format!(
+            "---\napiVersion: resource.k8s.io/v1\nkind: {kind}\nmetadata: {{name: c, namespace: {namespace}}}\nspec: \
+             {spec}\n"
+        )
+    };
+    let devices = "{devices: {requests: [{name: r, exactly: {deviceClassName: gpu, adminAccess: true}}]}}";
+    let namespace = |name: &str, value: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: \
+             {{resource.kubernetes.io/admin-access: \"{value}\"}}}}\n"
+        )
+    };
+    let text = [
+        claim("ResourceClaim", "may", devices),
+        claim("ResourceClaim", "may-not", devices),
+        claim("ResourceClaimTemplate", "none", &format!("{{spec: {devices}}}")),
+        // Namespaces are read first, wherever they stand.
+        namespace("may", "true"),
+        namespace("may-not", "false"),
+    ];
+    let offline = read_text(&text.concat(), &settings());
+    let problems: String = offline.problems.iter().map(|problem| format!("{problem}\n")).collect();
+    expect![[r#"
+        in.yaml, document 2: ResourceClaim may-not/c: spec.devices.requests[0].exactly.adminAccess: is only allowed in a Namespace with the label resource.kubernetes.io/admin-access: "true"; there is none for "may-not" here
+        in.yaml, document 3: ResourceClaimTemplate none/c: spec.spec.devices.requests[0].exactly.adminAccess: is only allowed in a Namespace with the label resource.kubernetes.io/admin-access: "true"; there is none for "none" here
+    "#]]
+    .assert_eq(&problems);
+    assert_eq!(offline.cluster.devices.objects.claims.len(), 1);
+}
+
+#[test]
+fn what_the_server_would_refuse_of_a_pods_claims_is_refused_with_its_field() {
+    let pods = [
+        ("twice", "[{name: a, resourceClaimName: x}, {name: a, resourceClaimName: z}]"),
+        ("neither", "[{name: a}]"),
+        ("name", "[{name: a, resourceClaimTemplateName: Not_A_Name}]"),
+        ("fine", "[{name: a, resourceClaimName: x}]"),
+    ];
+    let pod = |(name, claims): (&str, &str)| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{resourceClaims: {claims}, containers: \
+             [{{name: main, resources: {{claims: [{{name: a}}]}}}}]}}\n"
+        )
+    };
+    let text: String = pods.into_iter().map(pod).collect();
+    let job = workload("Job", "job", "", ", resourceClaims: [{name: a, source: {resourceClaimName: x}}]");
+    check(
+        &(text + &job),
+        expect![[r#"
+            pod default/fine [pods: 1]
+            not planned default/job-0 InvalidObject: spec.template.spec.resourceClaims[0]: unknown field "source"
+            not planned default/name InvalidObject: spec.resourceClaims[0].resourceClaimTemplateName: "Not_A_Name" is not a lowercase RFC 1123 subdomain
+            not planned default/neither InvalidObject: spec.resourceClaims[0]: is missing
+            not planned default/twice InvalidObject: spec.resourceClaims[1]: "a" appears more than once
+            problem in.yaml, document 1: Pod default/twice: spec.resourceClaims[1]: "a" appears more than once
+            problem in.yaml, document 2: Pod default/neither: spec.resourceClaims[0]: is missing
+            problem in.yaml, document 3: Pod default/name: spec.resourceClaims[0].resourceClaimTemplateName: "Not_A_Name" is not a lowercase RFC 1123 subdomain
+            problem in.yaml, document 5: Job default/job: spec.template.spec.resourceClaims[0]: unknown field "source"
+            not used {}
+        "#]],
+    );
+}
+
+#[test]
+fn a_misspelt_field_of_an_overlay_is_noted_with_the_one_that_was_meant() {
+    let overlay = "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {name: o}\nspec: {requirements: [], \
+                   price: \"1\", resourceSliceTemplates: [], weights: 3}\n";
+    let offline = read_text(overlay, &settings());
+    let notes: String = offline.notes.iter().map(|note| format!("{note}\n")).collect();
+    expect![[r#"
+        nodeoverlay/o: spec.resourceSliceTemplates: is not a known field, and is dropped (did you mean spec.dynamicResources.resourceSliceTemplates?)
+        nodeoverlay/o: spec.weights: is not a known field, and is dropped (did you mean weight?)
+    "#]]
+    .assert_eq(&notes);
 }

@@ -59,7 +59,7 @@ pub(crate) fn add_device_object(
             objects.taint_rules.insert(Arc::clone(&rule.meta.name.name), Arc::new(rule));
         }
         DeviceKind::PodGroup => {
-            let group = pod_group_claims(object)?;
+            let group = pod_group_claims(object, admitted)?;
             objects.pod_groups.insert(group.meta.name.clone(), Arc::new(group));
         }
     }

@@ -25,6 +25,7 @@ use self::pools::Counts;
 use super::Cluster;
 use crate::node_claim::command::{Note, has_note};
 use crate::node_claim::{self, expiration, label, last_pod_event, milliseconds, timestamp, true_condition, true_since};
+use crate::node_repair::Repairs;
 
 /// The fleet, all but what its devices are compiled from. A field of a NodeClaim or NodePool that cannot be read is
 /// reported and counts as what disrupts less.
@@ -76,6 +77,7 @@ struct Builder<'c> {
     objects: BTreeMap<&'c NodeName, &'c model::Node>,
     pools: BTreeMap<&'c str, (PoolId, &'c Catalogue)>,
     budgets: Budgets<'c>,
+    repairs: Option<Repairs<'c>>,
     /// Pods by node that were given one by one.
     pods: BTreeMap<&'c NodeName, Vec<&'c Arc<Pod>>>,
 }
@@ -101,6 +103,7 @@ impl<'c> Builder<'c> {
             objects: cluster.nodes.iter().map(|node| (&node.name, &**node)).collect(),
             pools: pools.collect(),
             budgets: Budgets::new(cluster.pod_disruption_budgets.iter().map(AsRef::as_ref)),
+            repairs: cluster.repair.as_ref().map(|sources| Repairs::new(sources, cluster.now)),
             pods,
         }
     }
@@ -119,6 +122,7 @@ impl<'c> Builder<'c> {
             machine: object.map(|object| self.machine(node, object)).unwrap_or_default(),
             capacity: object.map(|object| object.capacity.clone()).unwrap_or_default(),
             claim: facts(claim, errors),
+            unhealthy: object.zip(self.repairs.as_ref()).and_then(|(it, repairs)| repairs.replaced(&it.name, claim)),
             under_way,
             is_protected: object.is_some_and(|object| object.annotations.do_not_disrupt == DoNotDisrupt::Always),
             pods: node.name.as_ref().map(|name| self.pods_on(name, is_leaving)).unwrap_or_default(),

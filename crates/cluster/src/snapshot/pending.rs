@@ -27,13 +27,14 @@ pub(super) fn pending_pods(
         PendingRule::Unschedulable => GivenUp::of(cluster.pods.iter().map(AsRef::as_ref)),
     };
     let may_want_place = |pod: &&Arc<Pod>| is_unbound(pod) && is_of_planned_scheduler(pod, &cluster.options);
-    let forbidden = quota::forbidden(cluster, cluster.pods.iter().filter(may_want_place).map(AsRef::as_ref));
+    let may_want_place = cluster.pods.iter().filter(may_want_place).map(AsRef::as_ref);
+    let without_claims = quota::without_claims(cluster, may_want_place, interner);
     let budgets = Budgets::new(cluster.pod_disruption_budgets.iter().map(AsRef::as_ref));
     let wants_place = |pod: &Pod| match cluster.pending {
         PendingRule::Unbound => is_unbound(pod),
         PendingRule::Unschedulable => {
             is_provisionable(pod)
-                || (given_up.includes_one_like(pod) && !forbidden.contains_key(&pod.uid))
+                || (given_up.includes_one_like(pod) && !without_claims.contains_key(&pod.uid))
                 || (pod.node_name.as_ref().is_some_and(|node| deleting.contains(node))
                     && will_be_replaced(pod)
                     && may_leave(pod, cluster.now, &budgets, interner))
@@ -55,7 +56,7 @@ pub(super) fn pending_pods(
         pod: Arc::clone(pod),
         planned_on: cluster.planned_on.get(&pod.uid).cloned(),
         devices: cluster.devices.pods.get(&pod.uid).cloned(),
-        waits_for: forbidden.get(&pod.uid).cloned(),
+        waits_for: without_claims.get(&pod.uid).cloned(),
     });
     pending.collect()
 }

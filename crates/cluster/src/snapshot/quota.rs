@@ -1,117 +1,197 @@
-//! ResourceClaims that nobody will make because a ResourceQuota forbids them.
+//! Pods whose ResourceClaims are not made: because a ResourceQuota forbids them, or because nobody has made them yet.
 //!
-//! kube-controller-manager makes a claim for each template that a pod names. Where a quota of the namespace is used up,
-//! it cannot, and kube-scheduler does not look at the pod. A machine for such a pod would stay empty. Here the claims
-//! that are to be made are counted against the quotas in the order of the pods' ages; those of pods that come too late
-//! wait.
+//! kube-controller-manager makes a claim for each template that a pod names, and kube-scheduler one for its extended
+//! resources. Where a quota of the namespace is used up, they cannot, and the pod is never bound: a machine for it
+//! would stay empty. Here the claims that are to be made are counted against the quotas in the order of the pods' ages;
+//! those of pods that come too late wait. A claim that the pods of a group share counts once.
 //!
-//! Left out: claims that PodGroups share, which are made once for all their pods.
+//! In a cluster a pod also waits until its claims were made, as kube-scheduler does not look at it before (`PreEnqueue`
+//! of its DynamicResources plugin). Manifests have nobody who makes claims.
+//!
+//! Left out: sums of node resources that devices hand out, for which no release has a quota yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::pods::{Claims, WantedClaim, claims};
-use dra_types::{Allocation, AllocationMode, ExactRequest, RequestKind, ResourceClaimSpec};
+use dra_sched::pods::{Claims, ExtendedResources, Served, WantedClaim, claims};
+use dra_types::{
+    Allocation, AllocationMode, DeviceClass, ExactRequest, Gate, RequestKind, ResourceClaimSpec, Resources,
+};
 use model::quota::QuotaResource;
-use model::{NamespacedName, Pod, Uid};
+use model::{Interner, NamespacedName, Pod, Uid};
 
-use super::Cluster;
+use super::{Cluster, PendingRule};
 
 /// What is left of an entry of a quota.
 struct Left {
     quota: NamespacedName,
     resource: QuotaResource,
     hard: i64,
-    left: i64,
+    used: i64,
 }
 
-/// Of these pods the ones whose claims a quota forbids, with a sentence about it.
-pub(super) fn forbidden<'p>(cluster: &Cluster, pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<Uid, Arc<str>> {
-    let mut quotas = quotas(cluster);
-    let mut forbidden = BTreeMap::new();
-    if quotas.is_empty() {
-        return forbidden;
+/// What quotas count: by resource.
+type Usage = BTreeMap<QuotaResource, i64>;
+
+/// Of these pods the ones whose claims are not made, with a sentence about it.
+pub(super) fn without_claims<'p>(
+    cluster: &Cluster,
+    pods: impl Iterator<Item = &'p Pod>,
+    interner: &Interner,
+) -> BTreeMap<Uid, Arc<str>> {
+    let mut waiting = BTreeMap::new();
+    let is_live = cluster.pending == PendingRule::Unschedulable;
+    let quotas = quotas(cluster);
+    if !is_live && quotas.is_empty() {
+        return waiting;
     }
-    let mut by_age: Vec<&Pod> = pods.filter(|pod| quotas.contains_key(&pod.name.namespace)).collect();
+    let is_concerned = |pod: &&Pod| is_live || quotas.contains_key(&pod.name.namespace);
+    let with_devices = |pod: &&Pod| cluster.devices.pods.contains_key(&pod.uid);
+    let mut by_age: Vec<&Pod> = pods.filter(is_concerned).filter(with_devices).collect();
     by_age.sort_by_key(|pod| (pod.created_at, &pod.name));
-    let objects = &cluster.devices.objects;
-    let known = Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
+    let mut making = Making::new(cluster, quotas, interner);
     for pod in by_age {
         let Some(devices) = cluster.devices.pods.get(&pod.uid) else { continue };
-        // What else is wrong with the pod's claims is told where they are planned.
-        let Ok(wanted) = claims(devices, &known, &cluster.devices.compat) else { continue };
-        let Some(quotas) = quotas.get_mut(&pod.name.namespace) else { continue };
-        for claim in wanted {
-            let template = match claim {
-                WantedClaim::Fresh { template, .. } => objects.claim_templates.get(&template),
-                WantedClaim::Existing { .. } | WantedClaim::OfGroup { .. } => None,
-            };
-            let Some(template) = template else { continue };
-            if let Err(why) = take(quotas, &usage(&template.spec)) {
-                forbidden.insert(pod.uid.clone(), why);
-                break;
-            }
+        if let Err(why) = making.claims_of(devices, is_live) {
+            waiting.insert(pod.uid.clone(), why);
         }
     }
-    forbidden
+    waiting
 }
 
-/// What is left of each quota, by namespace. The status of a quota follows what there is with a delay, so the claims
-/// are counted too.
+/// Claims that are made one after the other, as far as quotas allow.
+struct Making<'c> {
+    cluster: &'c Cluster,
+    quotas: BTreeMap<Arc<str>, Vec<Left>>,
+    /// The claims of groups, by group and entry: whether they can be made.
+    of_groups: BTreeMap<(NamespacedName, Arc<str>), Result<(), Arc<str>>>,
+    extended: ExtendedResources,
+    /// Extended resources that some node has of a device plugin, as upstream's scheduler would use before a claim.
+    of_plugins: Resources,
+}
+
+impl<'c> Making<'c> {
+    fn new(cluster: &'c Cluster, quotas: BTreeMap<Arc<str>, Vec<Left>>, interner: &Interner) -> Self {
+        let classes = cluster.devices.objects.classes.values();
+        let extended = ExtendedResources::new(classes.map(|class| &**class), &cluster.devices.compat);
+        Self { cluster, quotas, of_groups: BTreeMap::new(), extended, of_plugins: of_plugins(cluster, interner) }
+    }
+
+    /// Makes the claims that a pod has not got yet; says why that is not done.
+    fn claims_of(&mut self, pod: &dra_types::Pod, is_live: bool) -> Result<(), Arc<str>> {
+        let objects = &self.cluster.devices.objects;
+        let known =
+            Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
+        // What else is wrong with the pod's claims is told where they are planned.
+        let Ok(wanted) = claims(pod, &known, &self.cluster.devices.compat) else { return Ok(()) };
+        let namespace = &pod.meta.name.namespace;
+        let mut unmade = None;
+        for claim in wanted {
+            let (template, group) = match &claim {
+                WantedClaim::Existing { .. } => continue,
+                WantedClaim::Fresh { template, .. } => (template, None),
+                WantedClaim::OfGroup { entry, group, template } => (template, Some((group.clone(), Arc::clone(entry)))),
+            };
+            let Some(template) = objects.claim_templates.get(template) else { continue };
+            unmade = unmade.or_else(|| Some(Arc::clone(claim.entry())));
+            match group {
+                None => self.take(namespace, &template.spec)?,
+                Some(group) => {
+                    if !self.of_groups.contains_key(&group) {
+                        let made = self.take(namespace, &template.spec);
+                        self.of_groups.insert(group.clone(), made);
+                    }
+                    self.of_groups.get(&group).cloned().unwrap_or(Ok(()))?;
+                }
+            }
+        }
+        // The scheduler makes this one when it binds the pod.
+        if pod.extended_resource_claim.is_none()
+            && let Served::Claim(claim) = self.extended.serve(pod, &self.of_plugins)
+        {
+            self.take(namespace, &claim.spec)?;
+        }
+        match unmade.filter(|_| is_live) {
+            Some(entry) => Err(format!("its ResourceClaim for {entry:?} has not been made yet").into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes what a claim uses of all quotas, or of none if one has not enough left.
+    fn take(&mut self, namespace: &Arc<str>, spec: &ResourceClaimSpec) -> Result<(), Arc<str>> {
+        let Some(quotas) = self.quotas.get_mut(namespace) else { return Ok(()) };
+        let usage = usage(spec, self.cluster);
+        let is_short = |quota: &&Left| {
+            let wanted = count(&usage, &quota.resource);
+            wanted > 0 && quota.used.saturating_add(wanted) > quota.hard
+        };
+        if let Some(Left { quota, resource, hard, used }) = quotas.iter().find(is_short) {
+            let what = match resource {
+                QuotaResource::Claims => "ResourceClaims".to_owned(),
+                QuotaResource::Devices(class) => format!("devices of class {class}"),
+                QuotaResource::Extended(name) => format!("devices that count as {name}"),
+            };
+            let wanted = count(&usage, resource);
+            return Err(format!(
+                "ResourceQuota {quota} limits {what}: used {used}, hard {hard}, and its ResourceClaim would take {wanted}"
+            )
+            .into());
+        }
+        for quota in quotas {
+            quota.used = quota.used.saturating_add(count(&usage, &quota.resource));
+        }
+        Ok(())
+    }
+}
+
+/// What device plugins have on nodes, or will have on machines that can be launched.
+fn of_plugins(cluster: &Cluster, interner: &Interner) -> Resources {
+    let one = model::Quantity::from_milli(1000, model::quantity::Format::DecimalSi);
+    let of_nodes = cluster.nodes.iter().map(|node| &node.allocatable);
+    let types = cluster.node_pools.iter().flat_map(|pool| pool.catalogue.types.iter());
+    let offered = of_nodes.chain(types.map(|of_type| &of_type.capacity));
+    let names = offered.flat_map(|offered| offered.iter()).filter(|(_, amount)| *amount > 0);
+    names.map(|(resource, _)| (Arc::from(interner.resource_name(resource)), one)).collect()
+}
+
+/// What each quota limits and how much of it is used, by namespace. The status of a quota follows what there is with a
+/// delay, so the claims are counted too.
 fn quotas(cluster: &Cluster) -> BTreeMap<Arc<str>, Vec<Left>> {
     let mut quotas: BTreeMap<Arc<str>, Vec<Left>> = BTreeMap::new();
     for quota in &cluster.resource_quotas {
         for limit in &quota.limits {
             let namespace = &quota.name.namespace;
             let made = cluster.devices.objects.claims.values().filter(|claim| claim.meta.name.namespace == *namespace);
-            let counted: i64 = made.map(|claim| count(&usage(&claim.spec), &limit.resource)).sum();
+            let counted: i64 = made.map(|claim| count(&usage(&claim.spec, cluster), &limit.resource)).sum();
             quotas.entry(Arc::clone(namespace)).or_default().push(Left {
                 quota: quota.name.clone(),
                 resource: limit.resource.clone(),
                 hard: limit.hard,
-                left: limit.hard.saturating_sub(limit.used.unwrap_or(0).max(counted)),
+                used: limit.used.unwrap_or(0).max(counted),
             });
         }
     }
     quotas
 }
 
-/// Takes what a claim uses of all quotas, or of none if one has not enough left.
-fn take(quotas: &mut [Left], usage: &BTreeMap<QuotaResource, i64>) -> Result<(), Arc<str>> {
-    if let Some(full) = quotas.iter().find(|quota| count(usage, &quota.resource) > quota.left.max(0)) {
-        let Left { quota, resource, hard, left } = full;
-        let (wanted, left) = (count(usage, resource), (*left).max(0));
-        let what = match resource {
-            QuotaResource::Claims => "ResourceClaims".to_owned(),
-            QuotaResource::Devices(class) => format!("devices of class {class}"),
-        };
-        return Err(format!(
-            "ResourceQuota {quota} allows {hard} {what} and has {left} left, its ResourceClaim would take {wanted}"
-        )
-        .into());
-    }
-    for quota in quotas {
-        quota.left = quota.left.saturating_sub(count(usage, &quota.resource));
-    }
-    Ok(())
-}
-
-fn count(usage: &BTreeMap<QuotaResource, i64>, resource: &QuotaResource) -> i64 {
+fn count(usage: &Usage, resource: &QuotaResource) -> i64 {
     usage.get(resource).copied().unwrap_or(0)
 }
 
-/// What quotas count of a claim: of alternatives the most of each class.
-fn usage(spec: &ResourceClaimSpec) -> BTreeMap<QuotaResource, i64> {
-    let mut usage = BTreeMap::from([(QuotaResource::Claims, 1)]);
+/// What quotas count of a claim: of alternatives the most of each class, and that under the class's extended resource
+/// too.
+fn usage(spec: &ResourceClaimSpec, cluster: &Cluster) -> Usage {
+    let mut usage = Usage::from([(QuotaResource::Claims, 1)]);
+    let extends = cluster.devices.compat.is_on(Gate::ExtendedResource);
     for request in &spec.requests {
         let alternatives: Vec<&ExactRequest> = match &request.kind {
             RequestKind::Exactly(exactly) => vec![exactly],
             RequestKind::FirstAvailable(alternatives) => alternatives.iter().map(|(_, request)| request).collect(),
             RequestKind::Neither => Vec::new(),
         };
-        let mut most: BTreeMap<QuotaResource, i64> = BTreeMap::new();
+        let mut most: BTreeMap<Arc<str>, i64> = BTreeMap::new();
         for alternative in alternatives {
-            let class = QuotaResource::Devices(Arc::from(alternative.device_class_name.as_str()));
+            let class: Arc<str> = Arc::from(alternative.device_class_name.as_str());
             let devices = match alternative.allocation_mode {
                 AllocationMode::ExactCount(count) => count,
                 AllocationMode::All => i64::try_from(Allocation::MAX_RESULTS).unwrap_or(i64::MAX),
@@ -121,8 +201,16 @@ fn usage(spec: &ResourceClaimSpec) -> BTreeMap<QuotaResource, i64> {
             *known = devices.max(*known);
         }
         for (class, devices) in most {
-            let sum = usage.entry(class).or_default();
-            *sum = devices.saturating_add(*sum);
+            let mut add = |resource: QuotaResource| {
+                let sum = usage.entry(resource).or_default();
+                *sum = devices.saturating_add(*sum);
+            };
+            let of_class = cluster.devices.objects.classes.get(&class).filter(|_| extends);
+            if let Some(extended) = of_class.and_then(|class| class.extended_resource_name.as_ref()) {
+                add(QuotaResource::Extended(Arc::clone(extended)));
+                add(QuotaResource::Extended(format!("{}{class}", DeviceClass::EXTENDED_RESOURCE_PREFIX).into()));
+            }
+            add(QuotaResource::Devices(class));
         }
     }
     usage
@@ -133,7 +221,9 @@ mod tests {
     use std::fmt::Write as _;
 
     use api::labels::ProviderLabels;
+    use dra_types::{Compat, Gates, KubernetesMinor};
 
+    use super::{Cluster, PendingRule};
     use crate::offline::{self, Settings};
     use decode::manifests;
 
@@ -178,10 +268,16 @@ mod tests {
 
     /// The pods that wait for a quota, and why the first does.
     fn waiting(text: &str) -> (Vec<String>, String) {
+        waiting_in(text, |_| ())
+    }
+
+    /// [`waiting`] of a cluster that is changed after it was read.
+    fn waiting_in(text: &str, change: impl FnOnce(&mut Cluster)) -> (Vec<String>, String) {
         let labels = ProviderLabels::default();
         let parsed = manifests::parse("in.yaml", text);
-        let offline = offline::read(parsed.manifests, parsed.errors, &Settings::new(&[], &labels, &[]));
+        let mut offline = offline::read(parsed.manifests, parsed.errors, &Settings::new(&[], &labels, &[]));
         assert!(offline.problems.is_empty(), "{:?}", offline.problems);
+        change(&mut offline.cluster);
         let (snapshot, _) = crate::snapshot(offline.cluster, offline.interner, &labels);
         let waiting = snapshot.pods.iter().filter(|pending| pending.waits_for.is_some());
         let names = waiting.clone().map(|pending| pending.pod.name.to_string()).collect();
@@ -203,11 +299,11 @@ mod tests {
         assert_eq!(names, ["ml/p2", "ml/p3"]);
         assert_eq!(
             why,
-            "ResourceQuota ml/q allows 6 devices of class gpu and has 0 left, its ResourceClaim would take 2"
+            "ResourceQuota ml/q limits devices of class gpu: used 6, hard 6, and its ResourceClaim would take 2"
         );
         let (names, why) = waiting(&(input + &made + &quota("count/resourceclaims.resource.k8s.io: '4'")));
         assert_eq!(names, ["ml/p2"]);
-        assert_eq!(why, "ResourceQuota ml/q allows 4 ResourceClaims and has 0 left, its ResourceClaim would take 1");
+        assert_eq!(why, "ResourceQuota ml/q limits ResourceClaims: used 4, hard 4, and its ResourceClaim would take 1");
         let other = CLASS.to_owned() + &two.replace("ml", "other") + &pods("other", "two", 5);
         assert_eq!(waiting(&(other + &quota(&format!("{devices}: '0'")))).0, Vec::<String>::new());
     }
@@ -222,5 +318,74 @@ mod tests {
         let quota = |hard: i64| quota(&format!("gpu.deviceclass.resource.k8s.io/devices: '{hard}'"));
         assert_eq!(waiting(&(input.clone() + &quota(2))).0, ["ml/p0"]);
         assert_eq!(waiting(&(input + &quota(3))).0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_quota_of_zero_lets_no_claim_be_made_and_limits_extended_resources_too() {
+        let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {extendedResourceName: \
+                     example.com/gpu}}\n";
+        let one = template("one", "exactly: {deviceClassName: gpu, count: 1}");
+        let input = class.to_owned() + &one + &pods("ml", "one", 1);
+        for (hard, what) in [
+            ("count/resourceclaims.resource.k8s.io", "ResourceClaims"),
+            ("gpu.deviceclass.resource.k8s.io/devices", "devices of class gpu"),
+            ("requests.example.com/gpu", "devices that count as example.com/gpu"),
+            (
+                "requests.deviceclass.resource.kubernetes.io/gpu",
+                "devices that count as deviceclass.resource.kubernetes.io/gpu",
+            ),
+        ] {
+            let (names, why) = waiting(&(input.clone() + &quota(&format!("{hard}: '0'"))));
+            let expected =
+                format!("ResourceQuota ml/q limits {what}: used 0, hard 0, and its ResourceClaim would take 1");
+            assert_eq!((names, why), (vec!["ml/p0".to_owned()], expected));
+            let enough = waiting(&(input.clone() + &quota(&format!("{hard}: '1'"))));
+            assert_eq!(enough.0, Vec::<String>::new(), "{hard}");
+        }
+        // The claim for extended resources, which the scheduler makes.
+        let asks = "---\n{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: ml, uid: x}, spec: {containers: [{name: c, \
+                    resources: {limits: {example.com/gpu: '2'}}}]}}\n";
+        let devices = "gpu.deviceclass.resource.k8s.io/devices";
+        let (names, why) = waiting(&(class.to_owned() + asks + &quota(&format!("{devices}: '1'"))));
+        let expected =
+            "ResourceQuota ml/q limits devices of class gpu: used 0, hard 1, and its ResourceClaim would take 2";
+        assert_eq!((names, why), (vec!["ml/x".to_owned()], expected.to_owned()));
+        // Where a device plugin has them, no claim is made.
+        let plugin = "---\n{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {example.com/gpu: '8'}}}\n";
+        let input = class.to_owned() + asks + plugin + &quota(&format!("{devices}: '1'"));
+        assert_eq!(waiting(&input).0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_claim_that_a_group_shares_counts_once_and_all_its_pods_wait_for_it() {
+        let two = template("two", "exactly: {deviceClassName: gpu, count: 2}");
+        let group = "---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g, namespace: ml}, spec: \
+                     {schedulingPolicy: {basic: {}}, resourceClaims: [{name: d, resourceClaimTemplateName: two}]}}\n";
+        let mut input = CLASS.to_owned() + &two + group;
+        for index in 0..3 {
+            let _ = writeln!(
+                input,
+                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p{index}, namespace: ml, uid: ml-{index}}}, spec: \
+                 {{schedulingGroup: {{podGroupName: g}}, containers: [{{name: c}}], \
+                 resourceClaims: [{{name: d, resourceClaimTemplateName: two}}]}}}}"
+            );
+        }
+        let quota = |hard: i64| quota(&format!("gpu.deviceclass.resource.k8s.io/devices: '{hard}'"));
+        let compat = Compat::with_gates(KubernetesMinor::NEWEST, Gates::all(KubernetesMinor::NEWEST));
+        let waiting = |text: &str| waiting_in(text, |cluster| cluster.devices.compat = compat).0;
+        assert_eq!(waiting(&(input.clone() + &quota(2))), Vec::<String>::new());
+        assert_eq!(waiting(&(input + &quota(1))), ["ml/p0", "ml/p1", "ml/p2"]);
+    }
+
+    #[test]
+    fn in_a_cluster_a_pod_waits_until_its_claim_was_made() {
+        let two = template("two", "exactly: {deviceClassName: gpu, count: 2}");
+        let unschedulable = ", status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}}";
+        let pods = pods("ml", "two", 2).replace("}]}}\n", &format!("}}]}}{unschedulable}\n"));
+        let input = CLASS.to_owned() + &two + &pods + &claim(0);
+        let live = |cluster: &mut Cluster| cluster.pending = PendingRule::Unschedulable;
+        let (names, why) = waiting_in(&input, live);
+        assert_eq!(names, ["ml/p1"]);
+        assert_eq!(why, "its ResourceClaim for \"d\" has not been made yet");
     }
 }

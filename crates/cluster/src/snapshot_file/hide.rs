@@ -97,6 +97,13 @@ fn visit_command(text: &mut String, found: &mut dyn FnMut(&mut String)) {
             }
         }
     }
+    if let Some(Value::Object(bounds)) = note.get_mut("drainBounds") {
+        let hidden = std::mem::take(bounds).into_iter().map(|(mut name, bound)| {
+            found(&mut name);
+            (name, bound)
+        });
+        *bounds = hidden.collect();
+    }
     *text = note.to_string();
 }
 

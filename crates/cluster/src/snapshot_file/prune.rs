@@ -100,6 +100,7 @@ pub const KINDS: [SnapshotKind; 28] = [
             "status.allocatable",
             "status.capacity",
             "status.conditions[].lastTransitionTime",
+            "status.conditions[].reason",
             "status.conditions[].status",
             "status.conditions[].type",
         ],

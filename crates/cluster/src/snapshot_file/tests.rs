@@ -320,13 +320,13 @@ fn the_note_of_a_command_is_read_as_before_with_the_names_of_its_nodeclaims_hidd
         let annotations = serde_json::json!({"dovetail.sh/disruption-command": value});
         serde_json::json!({"kind": "NodeClaim", "metadata": {"name": "b-1", "annotations": annotations}})
     };
-    let written =
-        r#"{"id":"7f","reason":"Empty","nodeClaims":["a-1","b-1"],"replacements":0,"deadline":"2026-11-25T21:10:00Z"}"#;
+    let written = r#"{"id":"7f","reason":"Unhealthy","nodeClaims":["a-1","b-1"],"replacements":0,"deadline":"2026-11-25T21:10:00Z","drainBounds":{"b-1":"45s"}}"#;
     let mut all = [note(written), note("a-1 and b-1 go")];
     hide_names(&mut all, &BTreeSet::new());
     let value = |index: usize| all[index]["metadata"]["annotations"]["dovetail.sh/disruption-command"].as_str();
     let hidden = crate::node_claim::command::Note::decode(value(0).unwrap()).unwrap();
     assert_eq!(hidden.going, ["n0", "n1"].map(model::NodeClaimName::from).into());
+    assert_eq!(hidden.drain_bounds, [("n1".into(), DurationMs::from_seconds(45))].into());
     assert_eq!(all[0]["metadata"]["name"], "n1");
     assert_eq!(value(1), Some(""), "what is no note may hold any name");
 }

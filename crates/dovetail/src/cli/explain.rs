@@ -235,6 +235,10 @@ fn disruption_of(name: &str, snapshot: &Snapshot) -> String {
             let moves = plural(command.moves.len(), "pod moves", "pods move");
             let machines = plural(command.replacements.len(), "new machine", "new machines");
             let (reason, saving) = (command.reason, command.saving);
+            if let Some(why) = command.terminate_first {
+                let why = why.as_str();
+                return format!("  is replaced ({reason}): it goes before its replacement is launched ({why})\n");
+            }
             if let Some(pool) = &command.static_pool {
                 return format!("  is replaced ({reason}): another node of static nodepool {pool} is launched first\n");
             }

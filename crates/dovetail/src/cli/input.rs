@@ -2,8 +2,10 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use cloudprovider::RepairPolicies;
 use cloudprovider::declaration::CatalogueError;
 use cluster::node_claim::command::Note;
 use cluster::offline::{self, InputProblem, Offline, OfflineNote, Settings};
@@ -120,23 +122,27 @@ impl Input {
 
     fn asked(documents: Documents, args: &InputArgs, ask: impl FnOnce(&mut Offline)) -> anyhow::Result<Self> {
         let provider = args.machines.declaration();
-        let MachineTypes { types, left_out } =
-            machine_types::instance_types(provider, args.machines.instance_types.as_deref())?;
+        let MachineTypes { types, of_node_classes, left_out } = args.machines.read(&documents.manifests)?;
         let default_node_pool =
             if args.no_default_nodepool { None } else { Some(machine_types::default_node_pool(provider)?) };
         let labels = (provider.labels)(&types);
         let scheduler_config = args.scheduler_config.as_deref().map(scheduler_config).transpose()?;
         let node_classes: Vec<_> = provider.node_class_kinds.iter().map(|kind| (kind.group, kind.kind)).collect();
         let provider_crds = crate::providers::crds();
+        let repair_policies = RepairPolicies::new(&(provider.repair_policies)())
+            .with_context(|| format!("repair policies of provider {}", provider.name))?;
+        let repair_policies = Arc::new(repair_policies);
         let settings = Settings {
             expand_workloads: args.expand_workloads,
             default_node_pool: default_node_pool.as_ref(),
             instance_types: &types,
+            node_class_types: of_node_classes.as_ref(),
             labels: &labels,
             node_classes: &node_classes,
             provider_crds: &provider_crds,
             release: args.release.release(),
             scheduler_config: scheduler_config.as_ref(),
+            repair_policies: Some(&repair_policies),
         };
         let mut offline = offline::read(documents.manifests, documents.errors, &settings);
         args.release.note_unknown(&offline.cluster.devices.compat);
@@ -197,7 +203,7 @@ impl Input {
     fn is_about_pods(&self, problem: &InputProblem) -> bool {
         let InputProblem::Object { error, .. } = problem else { return false };
         self.offline.not_planned.iter().any(
-            |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if std::sync::Arc::ptr_eq(unreadable, error)),
+            |(_, why)| matches!(why, offline::NotPlanned::Unreadable(unreadable) if Arc::ptr_eq(unreadable, error)),
         )
     }
 }
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn instance_types_are_those_that_the_provider_declares() {
-        let types = machine_types::instance_types(declaration(), None).unwrap().types;
+        let types = fake().machines.read(&[]).unwrap().types;
         let names: Vec<_> = types.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["fake-small", "fake-medium", "fake-large"]);
     }
@@ -306,12 +312,22 @@ mod tests {
     fn a_file_of_instance_types_is_read_as_the_provider_reads_it() {
         let file = std::env::temp_dir().join(format!("dovetail-third-provider-{}", std::process::id()));
         std::fs::write(&file, "fake-medium").unwrap();
-        let read = machine_types::instance_types(declaration(), Some(&file)).unwrap();
+        let machines = MachineTypesArgs { instance_types: Some(file.clone()), ..fake().machines };
+        let read = machines.read(&[]).unwrap();
         std::fs::write(&file, "unknown").unwrap();
-        let refused = machine_types::instance_types(declaration(), Some(&file)).unwrap_err();
+        let refused = machines.read(&[]).unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(read.types.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["fake-medium"]);
         assert!(format!("{refused:#}").ends_with(": no type"), "{refused:#}");
+    }
+
+    #[test]
+    fn instance_types_are_those_that_the_providers_options_leave() {
+        let cli = Cli::try_parse_from(["dovetail", "--provider=fake", "--fake-last-type=fake-medium"]).unwrap();
+        let types = cli.input.machines.read(&[]).unwrap().types;
+        assert_eq!(types.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["fake-small", "fake-medium"]);
+        let refused = Cli::try_parse_from(["dovetail", "--fake-last-type=fake-medium"]).unwrap_err().to_string();
+        assert!(refused.contains("--fake-last-type is of provider fake, not kwok"), "{refused}");
     }
 
     #[test]

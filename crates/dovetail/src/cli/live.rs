@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use kube::core::Request;
 use serde_json::Value;
 
-use super::machine_types::{self, MachineTypesArgs};
+use super::machine_types::MachineTypesArgs;
 use super::on_demand::OnDemand;
 use super::output;
 use provisioner::controllers::planner_state::{self, PlannerState};
@@ -163,7 +163,7 @@ async fn instance_types(
     node_pools: &[Value],
 ) -> anyhow::Result<Vec<(String, Vec<Arc<InstanceType>>)>> {
     let machines = &options.machines;
-    let catalogue = machine_types::instance_types(machines.declaration(), machines.instance_types.as_deref())?;
+    let catalogue = machines.read(&[])?;
     catalogue.left_out.iter().for_each(output::problem);
     let catalogue = catalogue.types.iter().map(|instance_type| InstanceType::clone(instance_type)).collect();
     let setup = Setup {

@@ -4,9 +4,9 @@ mod capture;
 mod cluster;
 mod learn;
 mod lint;
-mod objects;
+pub(super) mod objects;
 mod render;
-mod table;
+pub(super) mod table;
 mod verify;
 
 use std::path::PathBuf;
@@ -212,7 +212,9 @@ fn read(input: &Input) -> anyhow::Result<Objects> {
 
 fn with_overlays(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Objects> {
     let objects = Objects::new(documents, machines)?;
-    if objects.overlays.is_empty() && objects.problems.is_empty() {
+    // The devices of a provider's own types can be looked at without an overlay.
+    let is_described = objects.types.iter().any(|it| !it.dynamic_resources.is_empty());
+    if objects.overlays.is_empty() && objects.problems.is_empty() && !is_described {
         anyhow::bail!("there is no NodeOverlay in the input");
     }
     Ok(objects)

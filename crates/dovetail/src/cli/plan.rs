@@ -2,7 +2,7 @@
 
 mod compare;
 mod disruption;
-mod table;
+pub(super) mod table;
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,8 @@ pub(super) struct Args {
     filenames: Vec<PathBuf>,
     /// Plan twice, once with each of two files or folders added to what -f reads, and print the difference. NodePools
     /// and NodeOverlays in them replace those of -f. With --disruption, A and B may also be `current`, for the input as
-    /// it is, or settings: eviction-price=USD, consolidation-horizon=TIME, spot-to-spot-consolidation=true or false,
+    /// it is, or settings: eviction-price=USD, consolidation-horizon=TIME, device-restart-time=TIME,
+    /// spot-to-spot-consolidation=true or false,
     /// expiration-policy=Forceful or Graceful, consolidation-policy=WhenEmpty, WhenEmptyOrUnderutilized or Balanced for
     /// all NodePools; several with commas between them
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "check")]
@@ -90,6 +91,10 @@ pub(super) struct Args {
     /// How long a saving counts against the price of evictions [default: 1h, or the snapshot's]
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "disruption")]
     consolidation_horizon: Option<DurationMs>,
+    /// How long pods with devices take to start anew elsewhere; their machine's price for that time counts as evictions
+    /// do [default: 5m, or the snapshot's]
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "disruption")]
+    device_restart_time: Option<DurationMs>,
     /// Let spot machines be replaced by cheaper spot machines (Karpenter's gate SpotToSpotConsolidation)
     #[arg(long, requires = "disruption")]
     spot_to_spot_consolidation: bool,
@@ -147,6 +152,7 @@ impl Args {
         disruption.eviction_price_nano_usd =
             self.eviction_price.map_or(disruption.eviction_price_nano_usd, |price| price.0);
         disruption.consolidation_horizon = self.consolidation_horizon.unwrap_or(disruption.consolidation_horizon);
+        disruption.device_restart = self.device_restart_time.unwrap_or(disruption.device_restart);
         disruption.spot_to_spot_consolidation |= self.spot_to_spot_consolidation;
         disruption.expiration.policy = match self.expiration_policy {
             Some(Expiration::Forceful) => ExpirationPolicy::Forceful,

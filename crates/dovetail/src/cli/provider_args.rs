@@ -1,4 +1,5 @@
-//! `--provider`, and the options that providers declare as flags.
+//! `--provider`, and the options that providers declare as flags: those of the controller, and those of offline
+//! commands.
 
 use std::path::PathBuf;
 
@@ -6,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
+use cloudprovider::Declaration;
 use cloudprovider::options::{OptionDeclaration, OptionKind, OptionValue, OptionValues, Visibility};
 use provisioner::options::go_bool;
 
@@ -35,10 +37,7 @@ pub(super) struct ProviderArgs {
 
 impl clap::Args for ProviderArgs {
     fn augment_args(command: Command) -> Command {
-        providers::all().fold(ProviderArg::augment_args(command), |command, plugin| {
-            let declared = plugin.declaration();
-            command.args(declared.options.iter().map(|option| arg(option, declared.options_heading)))
-        })
+        augment(command, |declared| declared.options, |option| arg(option).env(option.env))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -47,24 +46,8 @@ impl clap::Args for ProviderArgs {
 }
 
 impl FromArgMatches for ProviderArgs {
-    /// Another provider's options are refused as flags. As variables they are not: a chart may set them always.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let plugin = ProviderArg::from_arg_matches(matches)?.plugin;
-        let in_use = plugin.declaration();
-        for other in providers::all().map(|other| other.declaration()).filter(|other| other.name != in_use.name) {
-            for option in other.options {
-                if matches.value_source(option.flag) == Some(ValueSource::CommandLine) {
-                    let problem = format!("--{} is of provider {}, not {}\n", option.flag, other.name, in_use.name);
-                    return Err(clap::Error::raw(ErrorKind::ArgumentConflict, problem));
-                }
-            }
-        }
-        let mut values = OptionValues::default();
-        for option in in_use.options {
-            if let Some(given) = value(option, matches) {
-                values.set(option.flag, given);
-            }
-        }
+        let (plugin, values) = given(matches, |declared| declared.options)?;
         Ok(Self { plugin, values })
     }
 
@@ -74,13 +57,73 @@ impl FromArgMatches for ProviderArgs {
     }
 }
 
-fn arg(option: &OptionDeclaration, heading: &'static str) -> Arg {
+/// The provider whose machines an offline command plans with, and the values of its options for that.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfflineProviderArgs {
+    pub(super) plugin: Plugin,
+    pub(super) values: OptionValues,
+}
+
+impl clap::Args for OfflineProviderArgs {
+    fn augment_args(command: Command) -> Command {
+        augment(command, |declared| declared.catalogue_options, arg)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for OfflineProviderArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let (plugin, values) = given(matches, |declared| declared.catalogue_options)?;
+        Ok(Self { plugin, values })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Which of a provider's options a command has.
+type Declared = fn(&Declaration) -> &'static [OptionDeclaration];
+
+/// Adds `--provider`, and the options of all providers.
+fn augment(command: Command, options: Declared, arg: fn(&OptionDeclaration) -> Arg) -> Command {
+    providers::all().fold(<ProviderArg as clap::Args>::augment_args(command), |command, plugin| {
+        let declared = plugin.declaration();
+        command.args(options(declared).iter().map(|option| arg(option).help_heading(declared.options_heading)))
+    })
+}
+
+/// The provider in use, and the values of its options. Another provider's options are refused as flags. As variables
+/// they are not: a chart may set them always.
+fn given(matches: &ArgMatches, options: Declared) -> Result<(Plugin, OptionValues), clap::Error> {
+    let plugin = ProviderArg::from_arg_matches(matches)?.plugin;
+    let in_use = plugin.declaration();
+    for other in providers::all().map(|other| other.declaration()).filter(|other| other.name != in_use.name) {
+        for option in options(other) {
+            if matches.value_source(option.flag) == Some(ValueSource::CommandLine) {
+                let problem = format!("--{} is of provider {}, not {}\n", option.flag, other.name, in_use.name);
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, problem));
+            }
+        }
+    }
+    let mut values = OptionValues::default();
+    for option in options(in_use) {
+        if let Some(given) = value(option, matches) {
+            values.set(option.flag, given);
+        }
+    }
+    Ok((plugin, values))
+}
+
+fn arg(option: &OptionDeclaration) -> Arg {
     let arg = Arg::new(option.flag)
         .long(option.flag)
-        .env(option.env)
         .value_name(option.env)
         .help(option.help)
-        .help_heading(heading)
         .hide(option.visibility == Visibility::Hidden);
     match option.kind {
         OptionKind::Text => arg,

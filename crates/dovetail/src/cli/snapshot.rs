@@ -13,7 +13,7 @@ use super::input::scheduler_config;
 use super::live::{self, LiveOptions};
 use super::machine_types::MachineTypesArgs;
 use super::progress::Progress;
-use super::provider_args::ProviderArg;
+use super::provider_args::OfflineProviderArgs;
 use super::{Outcome, output};
 use provisioner::options::{FeatureGates, go_bool};
 
@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", env = "INSTANCE_TYPES_FILE_PATH")]
     instance_types: Option<PathBuf>,
     #[command(flatten)]
-    provider: ProviderArg,
+    provider: OfflineProviderArgs,
     /// What the controller does if minValues cannot be met [default: the running controller's]
     #[arg(long, value_enum, env = "MIN_VALUES_POLICY", ignore_case = true)]
     min_values_policy: Option<Policy>,

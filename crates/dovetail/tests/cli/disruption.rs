@@ -39,8 +39,8 @@ fn what_goes_and_why_the_rest_stays_in_words() {
             could be consolidated, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
 
         Budgets
-          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
-          general        6           0       2                 2               2                       2
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED   ALLOWED UNHEALTHY
+          general        6           0       2                 2               2                       2                   2
 
         6 nodes for $0.6515/h: 2 removed, 1 launched, 2 pods evicted; $0.4886/h afterwards, $0.1628/h saved
         Lower bound of the price for these pods: $0.4343/h; the plan is 12.5 % above it
@@ -70,8 +70,8 @@ fn each_machine_and_each_pod_in_many_words() {
           general-f   general    c-4x-amd64-linux   test-zone-a   on-demand   $0.1085/h      1   could be consolidated, but nodepool general allows 2 disruptions at once, and 2 are used (budgets[0]: 2)
 
         Budgets
-          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
-          general        6           0       2                 2               2                       2
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED   ALLOWED UNHEALTHY
+          general        6           0       2                 2               2                       2                   2
 
         6 nodes for $0.6515/h: 2 removed, 1 launched, 2 pods evicted; $0.4886/h afterwards, $0.1628/h saved
         Lower bound of the price for these pods: $0.4343/h; the plan is 12.5 % above it
@@ -136,7 +136,8 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "allowed": {
                 "Drifted": 2,
                 "Empty": 2,
-                "Underutilized": 2
+                "Underutilized": 2,
+                "Unhealthy": 2
               },
               "disrupted": 0,
               "name": "general",
@@ -296,13 +297,44 @@ fn a_budget_that_cannot_be_read_is_a_problem_and_lets_none_go() {
             could be consolidated, but nodepool general allows no disruptions, since budgets[1] cannot be read: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
         Budgets
-          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED
-          general        6           0       0                 0               0                       0
+          NODEPOOL   NODES   DISRUPTED   TAKEN   ALLOWED DRIFTED   ALLOWED EMPTY   ALLOWED UNDERUTILIZED   ALLOWED UNHEALTHY
+          general        6           0       0                 0               0                       0                   0
           nodepool general allows no disruptions: budgets[1]: schedule "0 9 * * mon-sun" day of week: "mon-sun" is not within 0 to 6
 
         6 nodes for $0.6515/h: none removed
         Lower bound of the price for these pods: $0.4343/h; the plan is 50.0 % above it
     "#]].assert_eq(&ran.transcript());
+}
+
+#[test]
+fn a_broken_node_is_replaced_if_the_snapshot_is_of_a_cluster_where_such_are_repaired() {
+    let scratch = Scratch::new();
+    let ready = r#"conditions: [{type: Ready, status: "True"}]"#;
+    let broken = r#"conditions: [{type: Ready, status: "False", reason: KubeletDown, lastTransitionTime: "2026-11-25T20:45:00Z"}]"#;
+    // A snapshot has its instance types with it.
+    let types = "---\napiVersion: snapshot.dovetail.sh/v1\nkind: SnapshotInstanceType\nnodePools: [general]\ninstanceType:\n  \
+                 name: c-4x-amd64-linux\n  capacity: {cpu: \"4\", memory: 8Gi, pods: \"110\"}\n  \
+                 requirements: {node.kubernetes.io/instance-type: [c-4x-amd64-linux]}\n  \
+                 offerings: [{zone: test-zone-a, capacityType: on-demand, price: 100000000, available: true}]\n";
+    let example = std::fs::read_to_string(fleet()).unwrap();
+    let (before, after) = example.rsplit_once(ready).unwrap();
+    for (is_on, at, expected) in [(true, "21:00", true), (true, "20:54", false), (false, "21:00", false)] {
+        let header = format!(
+            "apiVersion: snapshot.dovetail.sh/v1\nkind: SnapshotHeader\nschemaVersion: 1\ndovetailVersion: test\n\
+             time: \"2026-11-25T{at}:00Z\"\nfeatureGates: {{NodeRepair: {is_on}}}\n"
+        );
+        scratch.write("fleet.yaml", &format!("{header}{types}---\n{before}{broken}{after}"));
+        let plan = scratch.run(&["plan", "--disruption", "-f", "fleet.yaml", "-o", "json", "--check"]).json();
+        let commands = plan["commands"].as_array().unwrap();
+        let repairs: Vec<_> = commands.iter().filter(|command| command["reason"] == "Unhealthy").collect();
+        assert_eq!(repairs.len(), usize::from(expected), "{is_on} {at}: {plan:#}");
+        let of_node = plan["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "general-f").unwrap();
+        let condition = expected.then_some("Ready=False (KubeletDown)");
+        assert_eq!(of_node["unhealthy"].as_str(), condition, "{is_on} {at}: {plan:#}");
+        for repair in repairs {
+            assert_eq!(repair["nodes"], json!(["general-f"]), "{plan:#}");
+        }
+    }
 }
 
 /// Sides are files, or settings, or the input as it is.

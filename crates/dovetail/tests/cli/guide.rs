@@ -19,7 +19,8 @@ fn transcripts(page: &str) -> Vec<(String, String)> {
             continue;
         };
         let command = code.strip_prefix("$ ").unwrap_or(code);
-        if ["dovetail plan ", "dovetail explain ", "dovetail overlay "].iter().any(|start| command.starts_with(start)) {
+        let commands = ["dovetail plan ", "dovetail explain ", "dovetail overlay ", "dovetail catalogue "];
+        if commands.iter().any(|start| command.starts_with(start)) {
             in_block = true;
             found.push((command.to_owned(), String::new()));
         } else if in_block && let Some((_, printed)) = found.last_mut() {
@@ -56,7 +57,7 @@ fn check(page: &str, folder: &str, expected: usize) {
 
 #[test]
 fn the_page_on_planning_offline_shows_what_is_printed() {
-    check("docs/offline.md", "examples/shop", 4);
+    check("docs/offline.md", "examples/shop", 5);
 }
 
 #[test]
@@ -77,4 +78,9 @@ fn the_page_on_overlays_shows_what_is_printed() {
 #[test]
 fn the_way_to_a_first_gpu_pod_shows_what_is_printed() {
     check("docs/first-gpu-pod.md", "", 5);
+}
+
+#[test]
+fn the_page_on_devices_on_eks_shows_what_is_printed() {
+    check("docs/devices-on-eks.md", "", 5);
 }

@@ -1,6 +1,7 @@
 //! The built binary on files, each test in a folder of its own.
 
 mod bad_input;
+mod catalogue;
 mod corpus;
 mod default_spread;
 mod disruption;

@@ -102,7 +102,7 @@ fn lint_finds_what_nobody_else_tells() {
         "nodeoverlay/conflict-a: conflict with another overlay: nodeoverlay/conflict-b of equal weight also sets the devices \
          of gpu.example.com of instance type s-128x-amd64-linux in nodepool/default",
         "nodeoverlay/misspelt: spec.dynamicResources.resourceSliceTemplates[0].spec.device: is not a known field, and is \
-         dropped",
+         dropped (did you mean devices?)",
         "nodeoverlay/matches-nothing: spec.requirements: no instance type of any NodePool matches",
         "nodeoverlay/covered: its templates of gpu.example.com are never used: overlays that come first describe that \
          driver on every instance type that matches",

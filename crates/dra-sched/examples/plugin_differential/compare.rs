@@ -90,6 +90,11 @@ pub(crate) fn compare(question: &Value, release: KubernetesMinor, answer: &Value
         (Some(theirs), Answer::Refused { refused, .. }) if theirs == refused => {
             Comparison::Same(vec![refused.class.name()])
         }
+        // Upstream finds that out at the very end. We say it first, since nothing that changes on a node helps.
+        (
+            Some(Refused { class: Class::NodeWithDevices(_) | Class::Whole | Class::Elsewhere, .. }),
+            Answer::Refused { refused: Refused { class: Class::NotRecorded, .. }, .. },
+        ) => Comparison::Same(vec![Class::NotRecorded.name()]),
         (class, Answer::Refused { refused, why }) => {
             let classes = class.map_or("unknown", |class| class.class.name());
             let what = format!("refusal: {classes}, ours {}", refused.class.name());
@@ -145,8 +150,8 @@ fn upstreams(theirs: &Value) -> Option<Value> {
     mapped.sort_by_key(Value::to_string);
     let mut costs: BTreeMap<String, i128> = BTreeMap::new();
     for status in theirs["costs"].as_array().into_iter().flatten() {
-        for (name, amount) in status["resources"].as_object().into_iter().flatten() {
-            *costs.entry(name.clone()).or_default() += Quantity::parse(amount.as_str()?).ok()?.to_nano();
+        for (name, nano) in charged(status)? {
+            *costs.entry(name).or_default() += nano;
         }
     }
     let allocations = claims
@@ -163,6 +168,28 @@ fn upstreams(theirs: &Value) -> Option<Value> {
         "claims": allocations, "extended": extended, "mappings": mapped,
         "costs": costs.into_iter().filter(|(_, nano)| *nano != 0).map(|(name, nano)| (name, nano.to_string())).collect::<BTreeMap<_, _>>(),
     }))
+}
+
+/// What a claim is charged in a pod's status, in the words of 1.36 and of 1.37.
+fn charged(status: &Value) -> Option<Vec<(String, i128)>> {
+    let nano = |amount: &Value| match amount.as_str() {
+        Some(text) => Quantity::parse(text).ok().map(Quantity::to_nano),
+        None => Some(0),
+    };
+    let of_list = |field: &str| status[field].as_array().cloned().unwrap_or_default();
+    let name = |entry: &Value| entry["name"].as_str().map(str::to_owned);
+    let containers = of_list("containers").len() as i128;
+    let mut charged = Vec::new();
+    for (name, amount) in status["resources"].as_object().into_iter().flatten() {
+        charged.push((name.clone(), nano(amount)?));
+    }
+    for entry in of_list("mapping") {
+        charged.push((name(&entry)?, nano(&entry["quantity"])?));
+    }
+    for entry in of_list("overhead") {
+        charged.push((name(&entry)?, nano(&entry["perPod"])? + nano(&entry["perContainer"])? * containers));
+    }
+    Some(charged)
 }
 
 fn form(given: &Given) -> Value {

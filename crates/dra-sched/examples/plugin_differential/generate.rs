@@ -1,5 +1,6 @@
 //! Random questions about one pod: only what an API server would accept.
 
+use dra_types::KubernetesMinor;
 use serde_json::{Map, Value, json};
 
 use seeded_random::Random;
@@ -11,11 +12,11 @@ const CLASSES: [&str; 3] = ["class-gpu", "class-nic", "class-any"];
 const DRIVERS: [&str; 2] = ["gpu.example.com", "nic.example.com"];
 const GATES: [&str; 3] = ["DRAConsumableCapacity", "DRAExtendedResource", "DRANodeAllocatableResources"];
 
-/// A question.
-pub(crate) fn question(random: &mut Random, name: &str) -> Value {
+/// A question to a release. Devices say in the shapes of all releases what they cost, each shape something else.
+pub(crate) fn question(random: &mut Random, name: &str, release: KubernetesMinor) -> Value {
     let features: Vec<&str> = GATES.into_iter().filter(|_| random.percent(92)).collect();
     let claims: Vec<Value> = (0..random.below(3)).map(|index| claim(random, index)).collect();
-    let running: Vec<Value> = (0..random.below(3)).map(|index| running(random, index)).collect();
+    let running: Vec<Value> = (0..random.below(3)).map(|index| running(random, index, release)).collect();
     let mut question = json!({
         "name": name,
         "features": features,
@@ -26,7 +27,7 @@ pub(crate) fn question(random: &mut Random, name: &str) -> Value {
         "running": running,
     });
     question["pod"] = pod(random, &question["claims"]);
-    share(random, &mut question);
+    share(random, &mut question, release);
     withdraw(random, &mut question);
     question
 }
@@ -88,6 +89,15 @@ fn device(random: &mut Random, name: &str) -> Value {
         if !mappings.is_empty() {
             device["nodeAllocatableResourceMappings"] = Value::Object(mappings);
         }
+        let mut resources = Map::new();
+        for resource in ["cpu", "memory", "hugepages-2Mi"] {
+            if random.percent(35) {
+                resources.insert(resource.to_owned(), costs(random, resource, has_capacity));
+            }
+        }
+        if !resources.is_empty() {
+            device["nodeAllocatableResources"] = Value::Object(resources);
+        }
     }
     device
 }
@@ -102,6 +112,43 @@ fn mapping(random: &mut Random, resource: &str, has_capacity: bool) -> Value {
         1 if has_capacity => json!({"capacityKey": "cores", "allocationMultiplier": multiplier}),
         _ => json!({"allocationMultiplier": multiplier}),
     }
+}
+
+/// What 1.37 knows of a device's costs.
+fn costs(random: &mut Random, resource: &str, has_capacity: bool) -> Value {
+    let amount = |random: &mut Random| match resource {
+        "cpu" => *random.pick(&["1", "500m", "2", "1500m"]),
+        _ => *random.pick(&["256Mi", "1Gi", "2Mi"]),
+    };
+    let mut costs = json!({});
+    let which = random.below(3);
+    if which != 0 {
+        costs["mapping"] = if has_capacity && random.percent(60) {
+            json!({"capacityKey": "cores", "capacityMultiplier": amount(random)})
+        } else {
+            json!({"deviceMultiplier": amount(random)})
+        };
+    }
+    if which != 1 {
+        costs["overhead"] = match random.below(3) {
+            0 => json!({"perPod": amount(random)}),
+            1 => json!({"perContainer": amount(random)}),
+            _ => json!({"perPod": amount(random), "perContainer": amount(random)}),
+        };
+    }
+    costs
+}
+
+/// What devices of a claim cost a pod, in the words of a release.
+fn charged(release: KubernetesMinor, claim: &Value, amounts: &[(&str, &str)]) -> Value {
+    let mut status = json!({"resourceClaimName": claim, "containers": ["main"]});
+    if release < KubernetesMinor::V1_37 {
+        status["resources"] = amounts.iter().map(|(name, amount)| ((*name).to_owned(), json!(amount))).collect();
+    } else {
+        status["mapping"] = amounts.iter().map(|(name, amount)| json!({"name": name, "quantity": amount})).collect();
+        status["overhead"] = json!([{"name": "memory", "perPod": "1Mi", "perContainer": "2Mi"}]);
+    }
+    json!({"nodeAllocatableResourceClaimStatuses": [status]})
 }
 
 fn node(random: &mut Random) -> Value {
@@ -151,7 +198,7 @@ fn claim(random: &mut Random, index: usize) -> Value {
 }
 
 /// A pod that takes some of the node, with what its devices cost.
-fn running(random: &mut Random, index: usize) -> Value {
+fn running(random: &mut Random, index: usize, release: KubernetesMinor) -> Value {
     let name = format!("running-{index}");
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
@@ -160,16 +207,14 @@ fn running(random: &mut Random, index: usize) -> Value {
         }}}]},
     });
     if random.percent(40) {
-        pod["status"] = json!({"nodeAllocatableResourceClaimStatuses": [{
-            "resourceClaimName": "of-running", "containers": ["main"],
-            "resources": {"cpu": random.pick(&["1", "3"]), "memory": random.pick(&["512Mi", "2Gi"])},
-        }]});
+        let (cpu, memory) = (*random.pick(&["1", "3"]), *random.pick(&["512Mi", "2Gi"]));
+        pod["status"] = charged(release, &"of-running".into(), &[("cpu", cpu), ("memory", memory)]);
     }
     pod
 }
 
 /// Sometimes a claim is allocated, and in use by a pod that runs.
-fn share(random: &mut Random, question: &mut Value) {
+fn share(random: &mut Random, question: &mut Value, release: KubernetesMinor) {
     let count = question["claims"].as_array().map_or(0, Vec::len);
     if count == 0 || !random.percent(30) {
         return;
@@ -200,11 +245,8 @@ fn share(random: &mut Random, question: &mut Value) {
         let name = if runs && random.percent(75) { "running-0" } else { "pod" };
         if name == "running-0" && !device["nodeAllocatableResourceMappings"].is_null() {
             // Upstream tells by this who uses the claim.
-            let status = json!({
-                "resourceClaimName": question["claims"][at]["metadata"]["name"], "containers": ["main"],
-                "resources": {"cpu": "100m"},
-            });
-            question["running"][0]["status"] = json!({"nodeAllocatableResourceClaimStatuses": [status]});
+            let claim = question["claims"][at]["metadata"]["name"].clone();
+            question["running"][0]["status"] = charged(release, &claim, &[("cpu", "100m")]);
         }
         let claim = &mut question["claims"][at];
         claim["status"]["reservedFor"] = json!([{"resource": "pods", "name": name, "uid": format!("uid-{name}")}]);

@@ -7,9 +7,10 @@ use dra_sched::faults::{Fault, Scope};
 use dra_sched::pods::{
     self, Claims, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, Served, WantedClaim,
 };
-use dra_sched::{BinLedger, ClaimUse, ClusterLedger, Copies, InventoryBuilder, NodeDemand, Refusal};
+use dra_sched::{Alternative, BinLedger, ClaimUse, ClusterLedger, Copies, InventoryBuilder, NodeDemand, Refusal};
 use dra_types::{
-    Allocation, Compat, DeviceClass, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec, ResourceSlice,
+    Allocation, Compat, DeviceClass, KubernetesMinor, Node, Pod, RequestKind, ResourceClaim, ResourceClaimSpec,
+    ResourceSlice,
 };
 use model::{Budget, IdSet, NamespacedName};
 use serde_json::Value;
@@ -39,6 +40,7 @@ struct World {
     node: Node,
     pod: Pod,
     running: Vec<Pod>,
+    kubernetes: KubernetesMinor,
 }
 
 /// Answers a question for its only node, in the order in which the plugins look at things: what the pod refers to, what
@@ -47,7 +49,7 @@ struct World {
 /// # Errors
 /// Why there is no answer: an object cannot be read, or the steps are over.
 pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String> {
-    let world = World::read(question)?;
+    let world = World::read(question, compat)?;
     let refused = |code, class, why: &dyn std::fmt::Display| Answer::Refused {
         refused: Refused { code, class },
         why: why.to_string(),
@@ -80,7 +82,7 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
         Served::Stranded(resource) => stranded = Some(resource),
         Served::Claim(claim) => {
             let class = builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
-            uses.push(ClaimUse::Fresh { class, containers: 0 });
+            uses.push(ClaimUse::Extended { class });
             extended = Some(claim);
         }
     }
@@ -100,7 +102,7 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
     // The plugin looks for classes before it looks at a node.
     let is_new = |claim: &&ClaimUse| match claim {
         ClaimUse::Named { claim, .. } => inventory.allocation(*claim).is_none(),
-        ClaimUse::Fresh { .. } => true,
+        ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } => true,
     };
     let new: Vec<ClaimUse> = uses.iter().filter(is_new).copied().collect();
     let of_new = Copies { claims: &new, copies: 1 }.try_add(
@@ -127,22 +129,33 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
         let (code, class) = match refusal {
             Refusal::Infeasible(_) => (Code::Unresolvable, Class::Devices),
             Refusal::Elsewhere { .. } => {
-                // What the other claims cost of the node comes before it.
-                let demand = of_new.alternatives.first().map(|alternative| alternative.demand(None));
-                if let Some((code, class, why)) = demand.and_then(|demand| world.cannot_pay(&demand, &resources)) {
+                // What the other claims cost of the node comes before it; from 1.37 on that of all.
+                let given = of_new.alternatives.first().filter(|_| world.kubernetes < KubernetesMinor::V1_37);
+                if let Some((code, class, why)) =
+                    given.and_then(|given| world.cannot_pay(given, (&new, &uses), &resources))
+                {
                     return Ok(refused(code, class, &why));
+                }
+                if world.kubernetes >= KubernetesMinor::V1_37 {
+                    let here = answer(&allocated_everywhere(question), compat)?;
+                    if let Answer::Refused { refused: Refused { class, .. }, .. } = &here
+                        && matches!(class, Class::NodeWithDevices(_) | Class::Whole | Class::NotRecorded)
+                    {
+                        return Ok(here);
+                    }
                 }
                 (Code::Unresolvable, Class::Elsewhere)
             }
             Refusal::Shared { .. } => (Code::Unresolvable, Class::Shared),
             Refusal::NotUsed { .. } => (Code::Unresolvable, Class::NotUsed),
+            Refusal::NotRecorded { .. } => (Code::Error, Class::NotRecorded),
             Refusal::Fault(fault) if fault.scope() == Scope::Node => (Code::Unresolvable, Class::Pools),
             Refusal::Fault(_) => (Code::Error, Class::Fault),
         };
         return Ok(refused(code, class, refusal));
     };
     let demand = alternative.demand(None);
-    if let Some((code, class, why)) = world.cannot_pay(&demand, &resources) {
+    if let Some((code, class, why)) = world.cannot_pay(alternative, (&uses, &uses), &resources) {
         return Ok(refused(code, class, &why));
     }
     if let Some(resource) = stranded {
@@ -163,8 +176,19 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
     Ok(Answer::Given(Given { allocations, extended: extended.map(|claim| (claim.spec, claim.mappings)), demand }))
 }
 
+/// The question, but that allocated claims can be used on all nodes.
+fn allocated_everywhere(question: &Value) -> Value {
+    let mut question = question.clone();
+    for claim in question["claims"].as_array_mut().into_iter().flatten() {
+        if let Some(allocation) = claim["status"]["allocation"].as_object_mut() {
+            allocation.remove("nodeSelector");
+        }
+    }
+    question
+}
+
 impl World {
-    fn read(question: &Value) -> Result<Self, String> {
+    fn read(question: &Value, compat: &Compat) -> Result<Self, String> {
         let claims = objects(question, "claims", "ResourceClaim", ResourceClaim::from_json)?;
         let pods = |field: &str| -> Result<Vec<Pod>, String> {
             let pods = question[field].as_array().into_iter().flatten();
@@ -177,6 +201,7 @@ impl World {
             node: Node::from_json(&question["nodes"][0]).map_err(|error| format!("node: {error}"))?,
             pod: Pod::from_json(&question["pod"]).map_err(|error| format!("pod: {error}"))?,
             running: pods("running")?,
+            kubernetes: compat.kubernetes,
         })
     }
 
@@ -219,11 +244,29 @@ impl World {
             .collect()
     }
 
-    /// Why the pod cannot have what its devices cost.
-    fn cannot_pay(&self, demand: &NodeDemand, resources: &ExtendedResources) -> Option<(Code, Class, String)> {
-        let fault = pods::check_node_resources(&self.pod, demand, &self.free()).err()?;
+    /// Why the pod cannot have what the devices cost that some of its claims are given. The claims are those that were
+    /// asked for, and all of the pod's.
+    fn cannot_pay(
+        &self,
+        given: &Alternative,
+        (asked, all): (&[ClaimUse], &[ClaimUse]),
+        resources: &ExtendedResources,
+    ) -> Option<(Code, Class, String)> {
+        let demand = &given.demand(None);
+        let entry_of = |claim: &ClaimUse| {
+            let place = all.iter().position(|of_pod| of_pod == claim)?;
+            self.pod.claims.get(place).map(|entry| Arc::clone(&entry.name))
+        };
+        let entries: Vec<Arc<str>> = asked.iter().filter_map(entry_of).collect();
+        let limits = match self.kubernetes < KubernetesMinor::V1_37 {
+            true => Ok(()),
+            false => pods::check_pod_limits(&self.pod, demand, &given.shares(None), &entries),
+        };
+        let fault = limits.and_then(|()| pods::check_node_resources(&self.pod, demand, &self.free())).err()?;
         let (code, class) = match &fault {
-            NodeResourceFault::PodRequest { .. } => (Code::Unresolvable, Class::Whole),
+            NodeResourceFault::PodRequest { .. } | NodeResourceFault::PodLimit { .. } => {
+                (Code::Unresolvable, Class::Whole)
+            }
             NodeResourceFault::Insufficient { .. } => {
                 let short = self.short_of(demand, resources);
                 (self.code_of_shortage(&short), Class::NodeWithDevices(short.into_keys().collect()))

@@ -43,6 +43,8 @@ pub(crate) enum Class {
     NodeWithDevices(BTreeSet<String>),
     /// An extended resource of a device plugin beside claims.
     Stranded,
+    /// What devices of extended resources cost, which the API server does not let the scheduler write down.
+    NotRecorded,
 }
 
 /// A refusal.
@@ -70,6 +72,7 @@ impl Class {
             Self::Whole => "too large for the pod",
             Self::NodeWithDevices(_) => "too large with devices",
             Self::Stranded => "stranded",
+            Self::NotRecorded => "costs not recorded",
         }
     }
 }
@@ -102,14 +105,19 @@ pub(crate) fn upstreams(status: &Value) -> Option<Refused> {
         ("DynamicResources", "PreFilter") => Class::Claims,
         ("DynamicResources", "Filter") if code == Code::Error => Class::Fault,
         ("DynamicResources", "Filter") if says("resourceclaim not available on the node") => Class::Elsewhere,
-        ("DynamicResources", "Filter") if says("shared by multiple pods") || says("already used by another pod") => {
+        ("DynamicResources", "Filter")
+            if says("shared by multiple pods")
+                || says("already used by another pod")
+                || says("cannot be shared across pods") =>
+        {
             Class::Shared
         }
         ("DynamicResources", "Filter") if says("cannot allocate all claims") => Class::Devices,
         ("DynamicResources", "Filter") if says("invalid resource pools") => Class::Pools,
         ("DynamicResources", "Filter") if says("not referenced by any container") => Class::NotUsed,
-        ("DynamicResources", "Filter") if says("pod level request") => Class::Whole,
+        ("DynamicResources", "Filter") if says("pod level request") || says("pod level limit") => Class::Whole,
         ("DynamicResources", "Filter") => Class::NodeWithDevices(short(&reasons)?),
+        ("kube-apiserver", "PreBind") if says("no mapping found in pod reference") => Class::NotRecorded,
         ("DynamicResources", "PreBind") if code == Code::Error => Class::Stranded,
         _ => return None,
     };

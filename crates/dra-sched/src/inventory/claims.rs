@@ -20,14 +20,19 @@ pub enum ClaimUse {
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
     },
+    /// The claim for the extended resources of a pod (KEP-5004), which no container refers to.
+    Extended {
+        /// Its class.
+        class: ClaimClassId,
+    },
     /// A claim that exists, shared by all pods that name it.
     Named {
         /// The claim.
         claim: ClaimId,
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
-        /// Whether the pod itself is among the claim's consumers. If its PodGroup is a consumer, the pod is one of
-        /// several users.
+        /// Whether the pod is among the claim's consumers: itself, or from 1.37 on by its PodGroup. Before, a pod whose
+        /// PodGroup is a consumer is one of several users.
         reserved: bool,
     },
 }
@@ -36,7 +41,7 @@ impl ClaimUse {
     /// The class of the claim.
     pub(crate) fn class(self, inventory: &Inventory) -> ClaimClassId {
         match self {
-            Self::Fresh { class, .. } => class,
+            Self::Fresh { class, .. } | Self::Extended { class } => class,
             Self::Named { claim, .. } => inventory.claims[claim].class,
         }
     }

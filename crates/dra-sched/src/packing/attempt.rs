@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use model::{Budget, Id};
 
+use super::Copies;
+use super::demand::{self, Users};
 use super::offer::{Copied, End, Named, Trial};
-use super::{Copies, demand};
 use crate::allocator::{Found, Need, Outcome, Question};
 use crate::compile::ids::{ClaimClassId, ClaimId, ShapeId};
 use crate::faults::Fault;
@@ -20,10 +21,10 @@ use dra_types::{Allocation, NodeFacts, NodeSelector};
 /// The claims of one copy.
 #[derive(Debug, Default)]
 struct Wanted {
-    /// To be allocated: class, the claim if it exists by name, containers that use it.
-    new: Vec<(ClaimClassId, Option<ClaimId>, u32)>,
+    /// To be allocated: class, the claim if it exists by name, who uses it.
+    new: Vec<(ClaimClassId, Option<ClaimId>, Users)>,
     /// Claims that are allocated already.
-    allocated: Vec<(ClaimId, Arc<Allocation>, u32)>,
+    allocated: Vec<(ClaimId, Arc<Allocation>, Users)>,
     /// The first claim that is allocated to other nodes.
     elsewhere: Option<Arc<str>>,
 }
@@ -157,9 +158,11 @@ impl Attempt<'_> {
             let elsewhere = wanted.elsewhere.as_ref().map(|claim| Refusal::Elsewhere { claim: Arc::clone(claim) });
             let copy = match (outcome, elsewhere) {
                 (Outcome::Found(found), None) => self.copy(seen.1, &wanted, found),
-                (Outcome::Found(found), Some(elsewhere)) => {
-                    self.copy(seen.1, &wanted, found).and_then(|_| Err(elsewhere))
-                }
+                (Outcome::Found(found), Some(elsewhere)) => match self.copy(seen.1, &wanted, found) {
+                    // What cannot be written down shows only when the pod is bound.
+                    Ok(_) | Err(Refusal::NotRecorded { .. }) => Err(elsewhere),
+                    Err(refusal) => Err(refusal),
+                },
                 (Outcome::Refused(refusal), _) => Err(refusal),
                 (Outcome::OutOfBudget, Some(elsewhere)) => Err(elsewhere),
                 (Outcome::OutOfBudget, None) => {
@@ -185,9 +188,8 @@ impl Attempt<'_> {
                 // Nothing new is taken: all further copies are like this one.
                 while trial.copies.len() < self.asked.copies as usize {
                     let Some(last) = trial.copies.last() else { break };
-                    let (demand, named, allocations) = (last.demand.clone(), Vec::new(), Vec::new());
-                    let usage = Usage::default();
-                    trial.copies.push(Copied { usage, demand, allocations, score: 0, named, exclusive: Vec::new() });
+                    let (demand, shares) = (last.demand.clone(), last.shares.clone());
+                    trial.copies.push(Copied { demand, shares, ..Copied::default() });
                 }
             }
         }
@@ -206,19 +208,29 @@ impl Attempt<'_> {
             Some(claim) => Arc::from(self.inventory.claims[claim].object.meta.name.to_string()),
             None => Arc::clone(&self.inventory.claim_classes[class].name),
         };
-        let new = wanted.new.iter().zip(&found.allocations).map(|((class, claim, containers), allocation)| {
-            demand::Costs { claim: name(*class, *claim), allocation, containers: *containers }
+        let new = wanted.new.iter().zip(&found.allocations).map(|((class, claim, users), allocation)| demand::Costs {
+            claim: name(*class, *claim),
+            allocation,
+            users: *users,
         });
         let paid = if self.inventory.quirks.allocated_claims_cost_nothing { &[][..] } else { &wanted.allocated };
-        let old = paid.iter().map(|(claim, allocation, containers)| demand::Costs {
+        let old = paid.iter().map(|(claim, allocation, users)| demand::Costs {
             claim: name(self.inventory.claims[*claim].class, Some(*claim)),
             allocation,
-            containers: *containers,
+            users: *users,
         });
-        let demand = demand::of(self.inventory, view, new.chain(old))?;
+        let (demand, shares) = demand::of(self.inventory, view, new.chain(old))?;
         let exclusive = wanted.allocated.iter().filter(|(_, allocation, _)| self.hands_out(view, allocation));
         let exclusive = exclusive.map(|(claim, ..)| *claim).collect();
-        Ok(Copied { usage: found.usage, demand, score: found.score, named, exclusive, allocations: found.allocations })
+        Ok(Copied {
+            usage: found.usage,
+            demand,
+            shares,
+            score: found.score,
+            named,
+            exclusive,
+            allocations: found.allocations,
+        })
     }
 
     /// Whether only one pod may use an allocated claim.
@@ -234,13 +246,18 @@ impl Attempt<'_> {
         done: &BTreeMap<ClaimId, Arc<Allocation>>,
     ) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted::default();
-        for claim in self.asked.claims {
-            let (claim, containers, reserved) = match *claim {
+        for (place, claim) in self.asked.claims.iter().enumerate() {
+            let users = |containers: u32| Users { place, containers: Some(containers) };
+            let (claim, users, reserved) = match *claim {
                 ClaimUse::Fresh { class, containers } => {
-                    wanted.new.push((class, None, containers));
+                    wanted.new.push((class, None, users(containers)));
                     continue;
                 }
-                ClaimUse::Named { claim, containers, reserved } => (claim, containers, reserved),
+                ClaimUse::Extended { class } => {
+                    wanted.new.push((class, None, Users { place, containers: None }));
+                    continue;
+                }
+                ClaimUse::Named { claim, containers, reserved } => (claim, users(containers), reserved),
             };
             let entry = &self.inventory.claims[claim];
             let planned = self.cluster.claim(claim);
@@ -264,7 +281,7 @@ impl Attempt<'_> {
                     }
                     (None, None, Some(allocation)) => (Arc::clone(allocation), true, true),
                     (None, None, None) => {
-                        wanted.new.push((entry.class, Some(claim), containers));
+                        wanted.new.push((entry.class, Some(claim), users));
                         continue;
                     }
                 };
@@ -277,7 +294,7 @@ impl Attempt<'_> {
             if others && self.hands_out(view, &allocation) {
                 return Err(Refusal::Shared { claim: name() });
             }
-            wanted.allocated.push((claim, allocation, containers));
+            wanted.allocated.push((claim, allocation, users));
         }
         Ok(wanted)
     }

@@ -7,13 +7,19 @@ use crate::faults::Fault;
 use crate::inventory::Inventory;
 use crate::inventory::view::View;
 use crate::verdict::Refusal;
-use dra_types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatableMapping, compat::Gate};
+use dra_types::compat::Gate;
+use dra_types::{Allocation, AllocationResult, Device, DeviceId, NodeAllocatable, NodeAllocatableMapping};
 
 /// Amounts of node resources (`cpu`, `memory`, …) in nano-units, by resource name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeDemand(pub BTreeMap<Arc<str>, i128>);
 
 impl NodeDemand {
+    fn add(&mut self, resource: &Arc<str>, amount: i128) {
+        let total = self.0.entry(Arc::clone(resource)).or_default();
+        *total = total.saturating_add(amount);
+    }
+
     /// Raises each resource to the larger of both amounts.
     pub(crate) fn max(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
@@ -23,51 +29,103 @@ impl NodeDemand {
     }
 }
 
+/// What one claim of a pod costs each container that uses it: what it hands out, and its costs of a pod and of a
+/// container. As `GetContainerDRAAllocations` of `k8s.io/component-helpers` v0.37.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimShare {
+    /// The claim's place among those that were asked for.
+    pub place: usize,
+    /// What it costs.
+    pub of_container: NodeDemand,
+}
+
+/// Who uses a claim of a pod.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Users {
+    /// The claim's place among those that were asked for.
+    pub(super) place: usize,
+    /// How many containers refer to it; none can where it is the claim for extended resources.
+    pub(super) containers: Option<u32>,
+}
+
 /// An allocation that a pod pays for.
 pub(super) struct Costs<'a> {
     /// The claim's name in reasons.
     pub(super) claim: Arc<str>,
     pub(super) allocation: &'a Allocation,
-    /// How many containers use the claim.
-    pub(super) containers: u32,
+    pub(super) users: Users,
+}
+
+/// What a device hands out and costs in the inventory's release.
+fn node_allocatable<'i>(inventory: &Inventory, device: &'i Device) -> &'i BTreeMap<Arc<str>, NodeAllocatable> {
+    device.node_allocatable.in_release(inventory.compat.kubernetes)
 }
 
 /// Whether a claim's devices hand out the node's own resources, so that only one pod may use it.
 pub(super) fn hands_out(inventory: &Inventory, view: &View, allocation: &Allocation) -> bool {
     inventory.compat.is_on(Gate::NodeAllocatableResources)
-        && allocation.results.iter().any(|result| {
-            let device = device(inventory, view, &result.device);
-            device.is_some_and(|device| device.node_allocatable.values().any(|costs| costs.mapping.is_some()))
+        && allocation.results.iter().filter_map(|result| device(inventory, view, &result.device)).any(|device| {
+            let mut resources = node_allocatable(inventory, device).values();
+            resources.any(|resource| resource.mapping.is_some())
         })
 }
 
-/// What the allocations of one pod cost. An error in any of them takes precedence over a claim that no container uses,
-/// as upstream adds everything up before it looks at who uses it.
+/// What the allocations of one pod cost, and what each of them costs a container. An error in any of them takes
+/// precedence over a claim whose costs the release does not take, as upstream adds everything up before it looks at who
+/// uses it.
 pub(super) fn of<'a>(
     inventory: &Inventory,
     view: &View,
     allocations: impl Iterator<Item = Costs<'a>>,
-) -> Result<NodeDemand, Refusal> {
-    let mut demand = NodeDemand::default();
+) -> Result<(NodeDemand, Vec<ClaimShare>), Refusal> {
+    let (mut demand, mut shares) = (NodeDemand::default(), Vec::new());
     if !inventory.compat.is_on(Gate::NodeAllocatableResources) {
-        return Ok(demand);
+        return Ok((demand, shares));
     }
-    let mut not_used = None;
+    let mut not_taken = None;
     for costs in allocations {
-        if not_used.is_none() && costs.containers == 0 && hands_out(inventory, view, costs.allocation) {
-            not_used = Some(Refusal::NotUsed { claim: Arc::clone(&costs.claim) });
+        if not_taken.is_none() {
+            not_taken = refusal(inventory, view, &costs);
         }
+        let mut share = ClaimShare { place: costs.users.place, of_container: NodeDemand::default() };
         for result in &costs.allocation.results {
             if let Some(device) = device(inventory, view, &result.device) {
-                add(&mut demand, device, result, &costs)?;
+                let resources = node_allocatable(inventory, device);
+                add((&mut demand, &mut share.of_container), resources, result, &costs)?;
             }
         }
+        if !share.of_container.0.is_empty() {
+            shares.push(share);
+        }
     }
-    not_used.map_or(Ok(demand), Err)
+    not_taken.map_or(Ok((demand, shares)), Err)
 }
 
-fn add(demand: &mut NodeDemand, device: &Device, result: &AllocationResult, of: &Costs<'_>) -> Result<(), Refusal> {
-    for (resource, costs) in &device.node_allocatable {
+/// Whether the release takes no pod with such a claim.
+fn refusal(inventory: &Inventory, view: &View, costs: &Costs<'_>) -> Option<Refusal> {
+    let claim = || Arc::clone(&costs.claim);
+    if inventory.quirks.claims_that_hand_out_must_be_used {
+        let is_unused = costs.users.containers.unwrap_or(0) == 0 && hands_out(inventory, view, costs.allocation);
+        return is_unused.then(|| Refusal::NotUsed { claim: claim() });
+    }
+    let cannot_be_written =
+        inventory.quirks.costs_of_extended_resources_are_not_written && costs.users.containers.is_none();
+    let has_costs = |result: &AllocationResult| {
+        let device = device(inventory, view, &result.device);
+        device.is_some_and(|device| !node_allocatable(inventory, device).is_empty())
+    };
+    let is_lost = cannot_be_written && costs.allocation.results.iter().any(has_costs);
+    is_lost.then(|| Refusal::NotRecorded { claim: claim() })
+}
+
+/// Adds what a device costs the pod, and what it costs each container that uses the claim.
+fn add(
+    (demand, share): (&mut NodeDemand, &mut NodeDemand),
+    resources: &BTreeMap<Arc<str>, NodeAllocatable>,
+    result: &AllocationResult,
+    of: &Costs<'_>,
+) -> Result<(), Refusal> {
+    for (resource, costs) in resources {
         let mapped = match &costs.mapping {
             // Upstream does not record what a device given out whole takes of its capacities.
             Some(NodeAllocatableMapping::Capacity { key, .. }) if result.consumed_capacity.is_empty() => {
@@ -88,8 +146,10 @@ fn add(demand: &mut NodeDemand, device: &Device, result: &AllocationResult, of: 
         let overhead = costs.overhead.as_ref();
         let per_pod = overhead.and_then(|overhead| overhead.per_pod).map_or(0, |amount| amount.to_nano());
         let per_container = overhead.and_then(|overhead| overhead.per_container).map_or(0, |amount| amount.to_nano());
-        let total = mapped + per_pod + per_container * i128::from(of.containers);
-        *demand.0.entry(Arc::clone(resource)).or_default() += total;
+        let once = mapped.saturating_add(per_pod);
+        let containers = i128::from(of.users.containers.unwrap_or(0));
+        demand.add(resource, once.saturating_add(per_container.saturating_mul(containers)));
+        share.add(resource, once.saturating_add(per_container));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use dra_types::{NodeAllocatableMapping, NodeScope, compat::Gate};
 /// are wrong whatever the node is, and node selectors that the API server does not accept.
 pub fn may_end(inventory: &Inventory, claims: &[ClaimUse]) -> bool {
     let new = claims.iter().filter_map(|claim| match *claim {
-        ClaimUse::Fresh { class, .. } => Some(class),
+        ClaimUse::Fresh { class, .. } | ClaimUse::Extended { class } => Some(class),
         ClaimUse::Named { claim, .. } => inventory.allocation(claim).is_none().then(|| inventory.claims[claim].class),
     });
     let new: Vec<ClaimClassId> = new.collect();
@@ -34,7 +34,7 @@ pub fn may_end(inventory: &Inventory, claims: &[ClaimUse]) -> bool {
 fn has_odd_devices(inventory: &Inventory) -> bool {
     let hands_out = inventory.compat.is_on(Gate::NodeAllocatableResources);
     inventory.devices.ids().map(|device| inventory.device(device)).any(|device| {
-        let mut costs = device.node_allocatable.values();
+        let mut costs = device.node_allocatable.in_release(inventory.compat.kubernetes).values();
         let by_capacity = costs.any(|of| matches!(of.mapping, Some(NodeAllocatableMapping::Capacity { .. })));
         let terms = match &device.node_scope {
             Some(NodeScope::Selector(selector)) => selector.terms.len(),
@@ -85,6 +85,7 @@ pub fn ends_on(
         | Refusal::Infeasible(_)
         | Refusal::Elsewhere { .. }
         | Refusal::Shared { .. }
-        | Refusal::NotUsed { .. } => None,
+        | Refusal::NotUsed { .. }
+        | Refusal::NotRecorded { .. } => None,
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::IdSet;
 
-use super::NodeDemand;
+use super::{ClaimShare, NodeDemand};
 use crate::compile::ids::{ClaimId, ShapeId};
 use crate::inventory::Domain;
 use crate::inventory::unit::BinId;
@@ -78,6 +78,17 @@ impl Alternative {
         most
     }
 
+    /// What each claim costs a container that uses it, as [`Self::demand`] is meant; claims without costs are left out.
+    pub fn shares(&self, shape: Option<ShapeId>) -> Vec<ClaimShare> {
+        let mut most: BTreeMap<usize, NodeDemand> = BTreeMap::new();
+        for trial in self.trials.iter().filter(|trial| trial.shape == shape) {
+            for share in trial.copies.iter().take(self.copies as usize).flat_map(|copy| &copy.shares) {
+                most.entry(share.place).or_default().max(&share.of_container);
+            }
+        }
+        most.into_iter().map(|(place, of_container)| ClaimShare { place, of_container }).collect()
+    }
+
     pub(super) fn is_for_several_domains(&self) -> bool {
         let first = self.trials.first().map(|trial| &trial.domain);
         self.trials.iter().any(|trial| Some(&trial.domain) != first)
@@ -108,10 +119,12 @@ pub(super) struct Trial {
 }
 
 /// One copy of a pod's claims.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Copied {
     pub(super) usage: Usage,
     pub(super) demand: NodeDemand,
+    /// Of claims that cost something.
+    pub(super) shares: Vec<ClaimShare>,
     pub(super) allocations: Vec<Allocation>,
     pub(super) score: u32,
     /// Claims that were allocated with it.

@@ -62,7 +62,7 @@ impl Reach {
         let mut reach = Self::default();
         for claim in claims {
             match *claim {
-                ClaimUse::Fresh { class, .. } => reach.extend(inventory, class),
+                ClaimUse::Fresh { class, .. } | ClaimUse::Extended { class } => reach.extend(inventory, class),
                 ClaimUse::Named { claim, .. } => {
                     reach.claims.insert(claim);
                     if is_new(claim) {

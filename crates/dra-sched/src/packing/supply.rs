@@ -129,7 +129,7 @@ impl<'a> Supply<'a> {
         for of in wanting {
             for claim in of.claims {
                 let (class, copies) = match *claim {
-                    ClaimUse::Fresh { class, .. } => (class, of.copies),
+                    ClaimUse::Fresh { class, .. } | ClaimUse::Extended { class } => (class, of.copies),
                     ClaimUse::Named { claim, .. } => {
                         if self.cluster.allocation(self.inventory, claim).is_some() || !seen.insert(claim) {
                             continue;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::NamespacedName;
 
-use dra_types::compat::{Compat, Gate};
+use dra_types::compat::{Compat, Gate, KubernetesMinor};
 use dra_types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
 
 /// Most consumers of one claim.
@@ -38,7 +38,7 @@ pub enum WantedClaim {
         entry: Arc<str>,
         /// The claim.
         claim: NamespacedName,
-        /// Whether the pod itself is among the claim's consumers already. A group's claim is reserved for the group.
+        /// Whether the pod is among the claim's consumers already; one of a group's by the group, from 1.37 on.
         reserved: bool,
     },
     /// One that will be made for this pod alone.
@@ -122,7 +122,7 @@ pub fn claims(pod: &Pod, objects: &Claims<'_>, compat: &Compat) -> Result<Vec<Wa
             (Some(name), source) => {
                 let name = in_namespace(pod, &name);
                 let is_generated = matches!(source, ClaimSource::Template(_));
-                let reserved = existing(pod, objects, &name, is_generated, of_group.map(|group| &**group))?;
+                let reserved = existing(pod, objects, &name, (is_generated, of_group.map(|group| &**group)), compat)?;
                 WantedClaim::Existing { entry, claim: name, reserved }
             }
             (None, ClaimSource::Template(template) | ClaimSource::Claim(template)) => {
@@ -164,13 +164,14 @@ fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
     })
 }
 
-/// Checks that the pod may use a claim. Whether it is a consumer already by itself.
+/// Checks that the pod may use a claim. Whether it is a consumer already: by itself, or by its group where the release
+/// takes that for the same.
 fn existing(
     pod: &Pod,
     objects: &Claims<'_>,
     name: &NamespacedName,
-    is_generated: bool,
-    group: Option<&PodGroup>,
+    (is_generated, group): (bool, Option<&PodGroup>),
+    compat: &Compat,
 ) -> Result<bool, PodFault> {
     let claim = objects.claims.get(name).ok_or_else(|| PodFault::NoClaim(name.clone()))?;
     if claim.meta.deletion_timestamp.is_some() {
@@ -190,5 +191,5 @@ fn existing(
     if !reserved && claim.reserved_for.len() >= MAX_CONSUMERS {
         return Err(PodFault::TooManyConsumers(name.clone()));
     }
-    Ok(reserved && group.is_none())
+    Ok(reserved && (group.is_none() || compat.kubernetes >= KubernetesMinor::V1_37))
 }

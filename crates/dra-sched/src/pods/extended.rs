@@ -41,9 +41,9 @@ pub enum Served {
     Claim(ExtendedClaim),
     /// The node has none of a resource and no class serves it: the pod does not fit.
     Missing(Arc<str>),
-    /// A device plugin has a resource that a class could serve too, and the pod has other claims. The scheduler of 1.36
-    /// then allocates the pod's devices, fails to write the status of extended resources, of which there is none, and
-    /// never binds the pod.
+    /// A device plugin has a resource that a class could serve too, and the pod has other claims. The scheduler from
+    /// 1.36 on then allocates the pod's devices, fails to write the status of extended resources, of which there is
+    /// none, and never binds the pod.
     Stranded(Arc<str>),
 }
 
@@ -98,7 +98,7 @@ impl ExtendedResources {
         Self {
             is_on: compat.is_on(Gate::ExtendedResource),
             reuses: compat.kubernetes >= KubernetesMinor::V1_35,
-            strands: compat.kubernetes == KubernetesMinor::V1_36,
+            strands: compat.kubernetes >= KubernetesMinor::V1_36,
             classes: served,
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::Quantity;
 
-use crate::packing::NodeDemand;
-use dra_types::{Lifetime, Pod, Resources};
+use crate::packing::{ClaimShare, NodeDemand};
+use dra_types::{Container, Lifetime, Pod, Resources};
 
 /// Why a pod cannot have the node resources that its devices cost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,18 @@ pub enum NodeResourceFault {
         /// What the pod asks for.
         pod: Quantity,
         /// What containers and devices take.
+        needed: Quantity,
+    },
+    /// The pod's own limit is less than what is limited in it takes.
+    #[error("the pod limits itself to {pod} {resource} as a whole, but {what} and devices may take {needed}")]
+    PodLimit {
+        /// The resource.
+        resource: Arc<str>,
+        /// The pod's limit.
+        pod: Quantity,
+        /// What is limited in it: a container, or its containers together.
+        what: Arc<str>,
+        /// What they may take with their devices.
         needed: Quantity,
     },
     /// The node has not enough left.
@@ -40,7 +52,11 @@ type Amounts = BTreeMap<Arc<str>, i128>;
 
 /// Whether a pod as a whole can say what it takes of a resource.
 fn is_for_whole_pods(resource: &str) -> bool {
-    matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
+    matches!(resource, "cpu" | "memory") || is_huge_page(resource)
+}
+
+fn is_huge_page(resource: &str) -> bool {
+    resource.starts_with("hugepages-")
 }
 
 fn add(total: &mut Amounts, amounts: &Resources) {
@@ -56,21 +72,21 @@ fn raise(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What the containers take together, in nano-units: init containers need their most on top of the sidecars started
-/// before them.
-fn of_containers(pod: &Pod) -> Amounts {
+/// What the containers take together, in nano-units, of requests or of limits: init containers need their most on top
+/// of the sidecars started before them.
+fn of_containers(pod: &Pod, amounts: impl Fn(&Container) -> &Resources) -> Amounts {
     let (mut running, mut sidecars, mut starting) = (Amounts::new(), Amounts::new(), Amounts::new());
     for container in &pod.containers {
         match container.lifetime {
-            Lifetime::Pod => add(&mut running, &container.requests),
+            Lifetime::Pod => add(&mut running, amounts(container)),
             Lifetime::Sidecar => {
-                add(&mut running, &container.requests);
-                add(&mut sidecars, &container.requests);
+                add(&mut running, amounts(container));
+                add(&mut sidecars, amounts(container));
                 raise(&mut starting, &sidecars);
             }
             Lifetime::Init => {
                 let mut own = sidecars.clone();
-                add(&mut own, &container.requests);
+                add(&mut own, amounts(container));
                 raise(&mut starting, &own);
             }
         }
@@ -81,7 +97,7 @@ fn of_containers(pod: &Pod) -> Amounts {
 
 /// What the pod takes with what its devices cost.
 pub fn total_demand(pod: &Pod, devices: &NodeDemand) -> NodeDemand {
-    let mut total = of_containers(pod);
+    let mut total = of_containers(pod, |container| &container.requests);
     for (name, amount) in &devices.0 {
         *total.entry(Arc::clone(name)).or_default() += amount;
     }
@@ -101,7 +117,7 @@ pub fn check_node_resources(pod: &Pod, devices: &NodeDemand, free: &NodeDemand) 
     if devices.0.is_empty() {
         return Ok(());
     }
-    let containers = of_containers(pod);
+    let containers = of_containers(pod, |container| &container.requests);
     for (name, whole) in pod.pod_requests.iter().filter(|(name, _)| is_for_whole_pods(name)) {
         let of = |amounts: &Amounts| amounts.get(name).copied().unwrap_or(0);
         let needed = of(&containers) + of(&devices.0);
@@ -117,6 +133,52 @@ pub fn check_node_resources(pod: &Pod, devices: &NodeDemand, free: &NodeDemand) 
             let like = if &*name == "cpu" { Quantity::default() } else { binary() };
             let (needed, free) = (quantity(needed, like), quantity(left, like));
             return Err(NodeResourceFault::Insufficient { resource: name, needed, free });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the pod's limits as a whole cover those of its containers with what their devices hand out and cost, in
+/// Kubernetes from 1.37 on (`validatePodLevelResourcesCoverDRA` of its DynamicResources plugin). `entries` are the
+/// pod's claims by their place.
+///
+/// # Errors
+/// The first limit, by container and name, that does not.
+pub fn check_pod_limits(
+    pod: &Pod,
+    devices: &NodeDemand,
+    shares: &[ClaimShare],
+    entries: &[Arc<str>],
+) -> Result<(), NodeResourceFault> {
+    if devices.0.is_empty() || pod.pod_limits.is_empty() {
+        return Ok(());
+    }
+    let check = |resource: &Arc<str>, what: &str, needed: i128| match pod.pod_limits.get(resource) {
+        Some(limit) if needed > limit.to_nano() => Err(NodeResourceFault::PodLimit {
+            resource: Arc::clone(resource),
+            pod: *limit,
+            what: what.into(),
+            needed: quantity(needed, *limit),
+        }),
+        Some(_) | None => Ok(()),
+    };
+    // Huge pages cannot be had beyond what is set aside, so that those of devices count without a limit too.
+    let mut together = of_containers(pod, |container| &container.limits);
+    for (name, amount) in devices.0.iter().filter(|(name, _)| is_huge_page(name)) {
+        *together.entry(Arc::clone(name)).or_default() += amount;
+    }
+    for (name, needed) in together.iter().filter(|(name, _)| is_huge_page(name)) {
+        check(name, "its containers", *needed)?;
+    }
+    for container in pod.containers.iter().filter(|container| container.lifetime == Lifetime::Pod) {
+        let of_claims = shares.iter().filter(|share| {
+            let entry = entries.get(share.place);
+            entry.is_some_and(|entry| container.claims.contains(entry))
+        });
+        let of_claims: Vec<&NodeDemand> = of_claims.map(|share| &share.of_container).collect();
+        for (name, limit) in container.limits.iter().filter(|(name, _)| !is_huge_page(name)) {
+            let of_devices = of_claims.iter().filter_map(|amounts| amounts.0.get(name)).sum::<i128>();
+            check(name, &format!("container {}", container.name), limit.to_nano() + of_devices)?;
         }
     }
     Ok(())

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use model::NamespacedName;
 use serde_json::{Value, json};
 
-use super::{Claims, ExtendedResources, Served, WantedClaim, check_node_resources, claims, total_demand};
-use crate::packing::NodeDemand;
+use super::{
+    Claims, ExtendedResources, Served, WantedClaim, check_node_resources, check_pod_limits, claims, total_demand,
+};
+use crate::packing::{ClaimShare, NodeDemand};
 use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
 use dra_types::{ClaimTemplate, DeviceClass, Pod, PodGroup, RequestKind, ResourceClaim};
 
@@ -101,11 +103,13 @@ fn a_node_with_a_device_plugin_serves_the_resource_itself() {
 }
 
 #[test]
-fn in_1_36_a_pod_with_claims_is_never_bound_where_a_plugin_has_what_a_class_could_serve() {
+fn from_1_36_on_a_pod_with_claims_is_never_bound_where_a_plugin_has_what_a_class_could_serve() {
     let mut spec = containers(&[("a", "main", &[(GPU, "2")])]);
     spec["resourceClaims"] = json!([{"name": "c", "resourceClaimName": "c"}]);
-    assert_eq!(served(KubernetesMinor::V1_36, spec.clone(), &[(GPU, "4")]), ["stranded by example.com/gpu"]);
-    assert!(served(KubernetesMinor::V1_37, spec.clone(), &[(GPU, "4")]).is_empty());
+    assert!(served(KubernetesMinor::V1_35, spec.clone(), &[(GPU, "4")]).is_empty());
+    for release in [KubernetesMinor::V1_36, KubernetesMinor::V1_37] {
+        assert_eq!(served(release, spec.clone(), &[(GPU, "4")]), ["stranded by example.com/gpu"], "{release}");
+    }
     spec["containers"][0]["resources"]["requests"]["deviceclass.resource.kubernetes.io/nic"] = "1".into();
     assert_eq!(served(KubernetesMinor::V1_36, spec, &[(GPU, "4")]).len(), 2, "there is something to write");
 }
@@ -281,7 +285,7 @@ fn an_entry_that_the_group_has_too_is_one_claim_for_all_its_pods() {
     let made = group(&json!([entry]), &status);
     let consumer = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "x"});
     let existing = [claim("g-r-x", &json!({}), &json!({"reservedFor": [consumer]}))];
-    let expected = ["r: g-r-x", "own: new from t"].map(str::to_owned).to_vec();
+    let expected = ["r: g-r-x reserved", "own: new from t"].map(str::to_owned).to_vec();
     assert_eq!(wanted(on, &pod, &existing, &[made]), Ok(expected));
 
     assert_eq!(wanted(on, &pod, &[], &[]), Err("pod group ns/g does not exist".to_owned()));
@@ -324,4 +328,45 @@ fn a_pod_that_says_what_it_takes_must_cover_its_devices_and_the_node_must_have_i
     let uncovered = "the pod asks for 4 cpu as a whole, but its containers and devices take 5";
     assert_eq!(check(&spec, &nano(&[("cpu", 3)])), Err(uncovered.to_owned()));
     assert_eq!(check(&spec, &nano(&[])), Ok(()), "without such devices it is the packer's business");
+}
+
+#[test]
+fn limits_of_the_pod_as_a_whole_cover_each_container_with_its_devices_and_all_huge_pages() {
+    let container = |name: &str, limits: Value, claims: &[&str]| {
+        let claims: Vec<Value> = claims.iter().map(|name| json!({"name": name})).collect();
+        json!({"name": name, "resources": {"limits": limits, "claims": claims}})
+    };
+    let check = |whole: Value, containers: Value, devices: &[(&str, i128)]| {
+        let spec = json!({"containers": containers, "resources": {"limits": whole}});
+        let shares = [ClaimShare { place: 0, of_container: nano(devices) }];
+        let fault = check_pod_limits(&pod(spec, json!({})), &nano(devices), &shares, &["c".into()]);
+        fault.map_err(|fault| fault.to_string())
+    };
+    let main = |limit: &str, claims: &[&str]| json!([container("main", json!({"cpu": limit}), claims)]);
+    assert_eq!(check(json!({"cpu": "6"}), main("2", &["c"]), &[("cpu", 4)]), Ok(()));
+    let short = "the pod limits itself to 5 cpu as a whole, but container main and devices may take 6";
+    assert_eq!(check(json!({"cpu": "5"}), main("2", &["c"]), &[("cpu", 4)]), Err(short.to_owned()));
+    assert_eq!(check(json!({"cpu": "5"}), main("2", &[]), &[("cpu", 4)]), Ok(()), "it does not use the claim");
+    let unlimited = json!([container("main", json!({}), &["c"])]);
+    assert_eq!(check(json!({"cpu": "1"}), unlimited, &[("cpu", 4)]), Ok(()), "it has no limit");
+    assert_eq!(check(json!({"memory": "1"}), main("2", &["c"]), &[("cpu", 4)]), Ok(()), "the pod has none of cpu");
+
+    let pages = |amount: &str| json!([container("main", json!({"hugepages-2Mi": amount}), &[])]);
+    let devices = [("hugepages-2Mi", 2)];
+    assert_eq!(check(json!({"hugepages-2Mi": "5"}), pages("3"), &devices), Ok(()));
+    let short = "the pod limits itself to 4 hugepages-2Mi as a whole, but its containers and devices may take 5";
+    assert_eq!(check(json!({"hugepages-2Mi": "4"}), pages("3"), &devices), Err(short.to_owned()));
+}
+
+#[test]
+fn a_pod_whose_group_holds_a_claim_is_among_its_consumers_from_1_37_on() {
+    let entry = json!({"name": "r", "resourceClaimTemplateName": "t"});
+    let pod = pod(json!({"resourceClaims": [entry], "schedulingGroup": {"podGroupName": "g"}}), json!({}));
+    let status = json!({"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "g-r-x"}]});
+    let consumer = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "x"});
+    let existing = [claim("g-r-x", &json!({}), &json!({"reservedFor": [consumer]}))];
+    for (release, expected) in [(KubernetesMinor::V1_36, "r: g-r-x"), (KubernetesMinor::V1_37, "r: g-r-x reserved")] {
+        let made = group(&json!([entry]), &status);
+        assert_eq!(wanted(all(release), &pod, &existing, &[made]), Ok(vec![expected.to_owned()]), "{release}");
+    }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use super::set::{Requirements, first_by_name};
 use crate::idset::IdSet;
 use crate::intern::{Interner, KeyId};
+use crate::spelling::edit_distance;
 
 /// Why requirements cannot be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,23 +102,4 @@ fn looks_like(wanted: &str, known: &str) -> bool {
     wanted != known
         && !suffix.is_empty()
         && (known.contains(wanted) || known.ends_with(suffix) || edit_distance(wanted, known) < known.len() / 5)
-}
-
-/// Levenshtein distance in bytes; keys are short.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, from) in a.bytes().enumerate() {
-        let mut diagonal = index;
-        let mut left = index + 1;
-        let mut next = Vec::with_capacity(row.len());
-        next.push(left);
-        for (&above, to) in row.iter().skip(1).zip(b.bytes()) {
-            let substituted = diagonal + usize::from(from != to);
-            left = substituted.min(above + 1).min(left + 1);
-            diagonal = above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }

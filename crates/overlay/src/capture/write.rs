@@ -13,7 +13,9 @@ pub(super) fn device(draft: &DraftDevice) -> templates::DeviceTemplate {
     let device = &draft.device;
     let attributes = device.attributes.iter().map(|(name, value)| (name.to_string(), attribute(value)));
     let capacities = device.capacity.iter().map(|(name, it)| (name.to_string(), capacity(it)));
-    let resources = device.node_allocatable.iter().map(|(name, it)| (name.to_string(), node_allocatable(it)));
+    let read::NodeAllocatableResources { resources, mappings } = &device.node_allocatable;
+    let resources = resources.iter().map(|(name, it)| (name.to_string(), node_allocatable(it)));
+    let mappings = mappings.iter().filter_map(|(name, it)| Some((name.to_string(), mapping_of_1_36(it)?)));
     templates::DeviceTemplate {
         name: device.name.to_string(),
         replicas: None,
@@ -29,7 +31,7 @@ pub(super) fn device(draft: &DraftDevice) -> templates::DeviceTemplate {
         binding_failure_conditions: device.binding_failure_conditions.iter().map(ToString::to_string).collect(),
         allow_multiple_allocations: device.allow_multiple_allocations.then_some(true),
         node_allocatable_resources: resources.collect(),
-        node_allocatable_resource_mappings: std::collections::BTreeMap::new(),
+        node_allocatable_resource_mappings: mappings.collect(),
     }
 }
 
@@ -117,4 +119,17 @@ fn node_allocatable(resource: &read::NodeAllocatable) -> templates::NodeAllocata
         per_pod: overhead.per_pod.map(quantity),
     });
     templates::NodeAllocatableResource { mapping, overhead }
+}
+
+fn mapping_of_1_36(resource: &read::NodeAllocatable) -> Option<templates::NodeAllocatableResourceMapping> {
+    Some(match resource.mapping.as_ref()? {
+        read::NodeAllocatableMapping::Capacity { key, multiplier } => templates::NodeAllocatableResourceMapping {
+            capacity_key: Some(key.to_string()),
+            allocation_multiplier: Some(quantity(*multiplier)),
+        },
+        read::NodeAllocatableMapping::Device { multiplier } => templates::NodeAllocatableResourceMapping {
+            capacity_key: None,
+            allocation_multiplier: Some(quantity(*multiplier)),
+        },
+    })
 }

@@ -1,7 +1,7 @@
-//! Disruption: machines go that are empty, have drifted, or could be fewer or cheaper, and others take their place
-//! first.
+//! Disruption: machines go that are broken or empty, have drifted, or could be fewer or cheaper, and others take their
+//! place first.
 //!
-//! What goes is decided by [`scheduling::disruption::plan_disruption`], a pure function. A command of its plan is
+//! What goes is decided by [`scheduling::disruption::plan_disruption_with`], a pure function. A command of its plan is
 //! proposed (`proposals`), begins (`start`), waits for its replacements (`progress`), and ends or is rolled back. All
 //! that has begun is written down on the NodeClaims ([`cluster::node_claim::command`]), and every look reads it from
 //! there (`view`), so the next leader goes on with it or takes it back. In which order things are written is in
@@ -10,7 +10,8 @@
 //! One loop does all of this, one thing after the other: nobody reads the note of a command that is half begun but who
 //! finds it so after a crash.
 //!
-//! Failpoints: one before each write, see [`writes::Write::failpoint`]; `disruption.started`, `disruption.finished`.
+//! Failpoints: one before each write, see [`writes::Write::failpoint`]; `disruption.after-deadline`, between the two
+//! parts of a deletion whose drain is bounded; `disruption.started`, `disruption.finished`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,9 +20,12 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use cluster::node_claim::command::Note;
-use model::{DurationMs, NodePoolName, Timestamp};
-use scheduling::disruption::plan::Command;
-use scheduling::disruption::plan_disruption;
+use cluster::node_repair::Repair;
+use model::{DurationMs, NodeClaimName, NodePoolName, Timestamp};
+use parking_lot::Mutex;
+use scheduling::disruption::plan::{Command, TerminateFirst};
+use scheduling::disruption::{self, plan_disruption_with};
+use scheduling::snapshot::Snapshot;
 use scheduling::snapshot::fleet::Reason;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -32,11 +36,12 @@ use crate::runtime::failures::{in_words, is_conflict};
 use crate::runtime::metrics::CreatedLabels;
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::disrupted::Disrupted;
+use crate::world::disrupted::{Disrupted, count_unhealthy};
 use crate::world::fleet_looks::FleetLooks;
 use crate::world::planned_pods;
 use crate::world::store::{Kind, State};
 use crate::world::successors;
+use crate::world::termination;
 
 use carry_out::Job;
 use metrics::{Approved, DecisionLabels, DisruptionMetrics};
@@ -104,8 +109,13 @@ pub(crate) struct Disruption {
 #[derive(Debug, Default)]
 struct Memory {
     proposals: Proposals,
+    /// What a plan leaves for the next.
+    plans: Arc<Mutex<disruption::Memory>>,
     /// When there was last a plan.
     planned_at: Option<Instant>,
+    /// The NodeClaims whose machines were broken at the last look: time alone breaks a machine whose condition is
+    /// tolerated for a while.
+    broken: BTreeSet<NodeClaimName>,
 }
 
 impl Disruption {
@@ -202,16 +212,32 @@ impl Disruption {
                 Write::Delete(name) => job.looked.node_claims.get(name),
                 _ => None,
             };
-            let disrupted = claim.map(|claim| disrupted(job.looked, claim, shown.note.reason));
+            let disrupted = claim.map(|claim| disrupted(job.looked, claim, &shown.note));
             carry_out::all(&self.context, job, std::slice::from_ref(&write)).await?;
             if let (Some(claim), Some(disrupted)) = (claim, disrupted) {
                 disrupted.count(&self.context.metrics);
                 info!(node_claim = claim::name(claim), reason = %shown.note.reason, command = shown.note.id, "deleted disrupted nodeclaim");
-                report::terminating(&self.context, job.looked, claim, shown.note.reason);
+                self.tell_end(job.looked, claim, &shown.note);
             }
         }
         failpoints::hit("disruption.finished");
         Ok(())
+    }
+
+    /// Tells why a NodeClaim goes, of a broken machine by what it is broken.
+    fn tell_end(&self, state: &State, claim: &NodeClaim, note: &Note) {
+        let context = &self.context;
+        let mut nodes = claim::provider_id(claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
+        let policies = context.policies_of_replacement().filter(|_| note.reason == Reason::Unhealthy);
+        let repair = policies
+            .zip(nodes.next())
+            .and_then(|(policies, node)| planning::repair(&node.object, claim, policies, context.clock.now()));
+        let cause = repair.as_ref().map(Repair::cause);
+        report::terminating(context, state, claim, (note.reason, cause.as_deref()));
+        if let Some(repair) = repair {
+            let bound = termination::drain_bound(note.drain_bounds.get(claim::name(claim)).copied(), claim);
+            count_unhealthy(&context.metrics, claim, &repair, bound);
+        }
     }
 
     async fn roll_back(&self, shown: &Shown, job: Job<'_>, why: &Why) {
@@ -230,17 +256,30 @@ impl Disruption {
     /// Plans, proposes, and begins what is due. Says how long to wait for the next plan.
     async fn look(&self, memory: &mut Memory) -> Duration {
         let context = &self.context;
-        if !planning::has_work(&context.store.read(), context.options.expiration, context.clock.now()) {
+        let now = context.clock.now();
+        let broken = planning::broken(&context.store.read(), context.policies_of_replacement(), now);
+        if broken.is_empty() && !planning::has_work(&context.store.read(), context.options.expiration, now) {
+            self.metrics.at_rest();
             // What was rolled back is remembered.
-            memory.proposals.update(&[], context.clock.now());
+            memory.proposals.update(&[], now);
+            memory.broken = broken;
             return POLL;
         }
-        let has_changed = self.has_changed.swap(false, Ordering::Relaxed);
+        let has_changed = self.has_changed.swap(false, Ordering::Relaxed) || broken != memory.broken;
+        memory.broken = broken;
         let is_old = memory.planned_at.is_none_or(|at| at.elapsed() >= POLL_AT_REST);
         if !(has_changed || is_old || memory.proposals.are_any()) {
             return POLL;
         }
-        let Some(planned) = self.fleet.look(context, plan_disruption).await else {
+        let solved = Arc::clone(&memory.plans);
+        let plan = move |snapshot: &Snapshot| {
+            // Taken out for the plan: what a panic leaves is not used again.
+            let mut remembered = std::mem::take(&mut *solved.lock());
+            let plan = plan_disruption_with(snapshot, &mut remembered);
+            *solved.lock() = remembered;
+            plan
+        };
+        let Some(planned) = self.fleet.look(context, plan).await else {
             self.has_changed.store(true, Ordering::Relaxed);
             return POLL;
         };
@@ -250,9 +289,10 @@ impl Disruption {
         report::blocked(context, &planned);
         // Machines of static NodePools are only kept with their gate.
         let is_static_on = context.options.feature_gates.static_capacity;
-        let commands = planned.found.commands.iter().filter(|command| is_static_on || command.static_pool.is_none());
-        let commands: Vec<&Command> = commands.collect();
-        let keys: Vec<Key> = commands.iter().map(|command| key(&planned, command)).collect();
+        let commands = planned.found.commands.iter().enumerate();
+        let commands: Vec<(usize, &Command)> =
+            commands.filter(|(_, command)| is_static_on || command.static_pool.is_none()).collect();
+        let keys: Vec<Key> = commands.iter().map(|(_, command)| key(&planned, command)).collect();
         let now = context.clock.now();
         let update = memory.proposals.update(&keys, now);
         for dropped in &update.dropped {
@@ -262,7 +302,7 @@ impl Disruption {
         let mut is_any_begun = false;
         for &position in update.due.iter().take(MOST_BEGUN) {
             self.beat.busy();
-            let (Some(command), Some(key)) = (commands.get(position), keys.get(position)) else { continue };
+            let (Some(&command), Some(key)) = (commands.get(position), keys.get(position)) else { continue };
             if self.begin(&planned, command, &mut begun).await {
                 memory.proposals.begun(key);
                 is_any_begun = true;
@@ -275,8 +315,8 @@ impl Disruption {
         }
     }
 
-    /// Begins a command. Says whether anything of it was written.
-    async fn begin(&self, planned: &Planned, command: &Command, begun: &mut Begun) -> bool {
+    /// Begins a command, the plan's of that position. Says whether anything of it was written.
+    async fn begin(&self, planned: &Planned, (index, command): (usize, &Command), begun: &mut Begun) -> bool {
         let context = &self.context;
         let beginning = match start::begin(context, planned, command, begun).await {
             Ok(beginning) => beginning,
@@ -298,13 +338,18 @@ impl Disruption {
             return true;
         }
         let Beginning { note, pools, .. } = beginning;
-        let labels = DecisionLabels::new(note.reason, note.going.len(), note.replacements);
-        self.metrics.began(&labels, pools.iter().map(ToString::to_string));
+        let mut labels = DecisionLabels::new(note.reason, note.going.len(), note.replacements);
+        let names = || pools.iter().map(ToString::to_string);
+        if let Some(why) = command.terminate_first {
+            labels = labels.terminating_first();
+            self.metrics.terminated_first(note.reason, names(), why);
+        }
+        self.metrics.began(&labels, names());
         if command.reason == Reason::Underutilized {
             let known = planned.snapshot.fleet.as_deref().map(|fleet| &fleet.pools);
             let policy = |pool: NodePoolName| Some((pool.clone(), known?.get(&pool)?.policy));
             let pools = pools.into_iter().filter_map(policy).collect();
-            self.metrics.approved(&Approved { plan: &planned.found, command, pools });
+            self.metrics.approved(&Approved { plan: &planned.found, command: index, pools });
         }
         failpoints::hit("disruption.started");
         true
@@ -387,19 +432,28 @@ fn tell(planned: &Planned, command: &Command, beginning: &Beginning) {
         nodes = nodes.join(", "),
         replacement_count = beginning.launches.len(),
         pod_count = command.moves.len(),
+        terminate_first = command.terminate_first.map(TerminateFirst::as_str),
         "disrupting node(s)"
     );
+    for (name, unhealthy) in planned.repaired(command) {
+        let (condition, drain_bound) = (&unhealthy.condition, unhealthy.drain_bound.map(|bound| bound.to_string()));
+        info!(node_claim = %name, condition = %condition, eligible_at = %unhealthy.since, drain_bound, "selected repair policy");
+    }
 }
 
-fn disrupted(state: &State, claim: &NodeClaim, reason: Reason) -> Disrupted {
-    let disrupted = Disrupted::now(state, claim, &metrics::label(reason));
-    match reason {
+fn disrupted(state: &State, claim: &NodeClaim, note: &Note) -> Disrupted {
+    let disrupted = Disrupted::now(state, claim, &metrics::label(note.reason));
+    match note.reason {
         Reason::Empty | Reason::Underutilized => {
             let pool: Option<&Arc<NodePool>> = state.node_pools.get(claim::node_pool(claim));
             let policy = pool.and_then(|pool| pool.spec.disruption.consolidation_policy.as_ref());
             let policy = policy.map_or_else(|| api::disruption::CONSOLIDATION_POLICY.to_owned(), ToString::to_string);
             disrupted.by_policy(&policy)
         }
-        Reason::Drifted | Reason::Expired | Reason::Unhealthy => disrupted,
+        Reason::Unhealthy => {
+            let of_policy = note.drain_bounds.get(claim::name(claim)).copied();
+            disrupted.bounded(termination::drain_bound(of_policy, claim))
+        }
+        Reason::Drifted | Reason::Expired => disrupted,
     }
 }

@@ -21,6 +21,7 @@ use api::conditions::node_claim::{
 };
 use api::{NodeClaim, NodeClaimStatus, annotations, conditions, events, finalizers, labels, taints};
 use cloudprovider::{CreateRequest, Instance};
+use dra_types::{NodeScope, ResourceSlice};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use model::{DurationMs, NodeClaimName, Timestamp, Uid};
@@ -113,6 +114,15 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
         let waits = |claim: &NodeClaim| machine_devices::are_expected(claim) && !claim::is(claim, DEVICES_PUBLISHED);
         state.node_claims.iter().filter(|(_, claim)| waits(claim)).for_each(|(name, _)| changed.add(name.clone()));
     });
+    let changed = Arc::clone(queue);
+    context.store.on::<ResourceSlice>(move |delta, state| {
+        for slice in delta.before.into_iter().chain(delta.after) {
+            let Some(NodeScope::Node(node)) = &slice.node_scope else { continue };
+            let Some(node) = state.nodes.get(node) else { continue };
+            let provider_id = node.model.provider_id.as_deref().unwrap_or_default();
+            state.node_claims_by_provider_id.get(provider_id).for_each(|name| changed.add(name.clone()));
+        }
+    });
 }
 
 /// The status under way: what was read, and what shall be written.
@@ -174,6 +184,7 @@ impl Lifecycle {
         }
         self.register(&mut draft).await?;
         let devices_until = self.initialize(&mut draft).await?;
+        let held_until = self.hold_devices(&mut draft).await;
         let explain_at = self.explain_at(&draft);
         if explain_at.is_none() {
             self.write_status(&mut draft).await?;
@@ -186,7 +197,7 @@ impl Lifecycle {
             return Err(failure);
         }
         let action = self.live(&draft.wanted).await?;
-        let times = devices_until.into_iter().chain(explain_at);
+        let times = devices_until.into_iter().chain(held_until).chain(explain_at);
         Ok(times.map(|time| self.again_at(time)).fold(action, Action::sooner))
     }
 

@@ -86,7 +86,10 @@ fn running(context: &Context) -> (Vec<Machine>, Vec<Arc<ResourceSlice>>) {
         state.nodes_of_machine(id).map(|node| Arc::clone(&node.object)).next()
     };
     let machines = state.node_claims.values().filter_map(|it| Some(Machine { node: node(it)?, claim: Arc::clone(it) }));
-    (machines.collect(), state.resource_slices.values().map(Arc::clone).collect())
+    let mut slices = state.resource_slices.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect();
+    // A driver that is being replaced has told already what it publishes.
+    context.held_devices.hold(&mut slices, context.clock.now());
+    (machines.collect(), slices.into_values().collect())
 }
 
 /// Writes the condition of each overlay whose condition differs, and learns what no overlay says.

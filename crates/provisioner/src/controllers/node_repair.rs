@@ -1,14 +1,14 @@
 //! Broken Nodes are repaired by the policies of their provider (gate `NodeRepair`, Karpenter 1.15).
 //!
-//! [`decision`] says which, and what keeps the others from it; this module carries it out. A machine that is to be
-//! rebooted is marked, and `controllers/node/reboot` does the rest; one that is to be replaced has its NodeClaim
-//! deleted, and whoever keeps its NodePool filled launches for its pods. With `--legacy-node-repair` the rules are
-//! those of Karpenter before 1.15: no reboots, no budgets, all pods by force.
+//! What is to be replaced is replaced by disruption (`controllers/disruption`), as what has drifted is. Here are the
+//! machines that are to be rebooted: [`decision`] says which, and what keeps the others from it; this module marks
+//! them, and `controllers/node/reboot` does the rest. With `--legacy-node-repair` the rules are those of Karpenter
+//! before 1.15: no reboots, no budgets, nothing launched beforehand, all pods by force. Then NodeClaims are deleted
+//! here, and whoever keeps their NodePools filled launches for their pods.
 //!
 //! Nothing is remembered that a restart would lose: how often a machine was rebooted is written on its NodeClaim.
 //!
-//! Differs: `repair-terminates-first`, `repair-many`. Karpenter launches the replacement before the broken machine
-//! goes, unless there is no room for both, and repairs one machine in each pass.
+//! Differs: `repair-many`. Karpenter repairs one machine in each pass.
 //!
 //! Failpoints, in order: `repair.before-deadline`, `repair.before-delete`, `repair.after-delete`;
 //! `repair.before-note`, `repair.before-request`, `repair.after-request`.
@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::node_claim::{DISRUPTION_REASON, REBOOT_REQUESTED, REBOOTING};
-use api::{NodeClaim, annotations, events, labels};
+use api::{NodeClaim, annotations, events};
 use cloudprovider::RepairAction;
+use cluster::node_claim::command::has_note;
 use cluster::node_repair;
 use kube::api::Api;
 use model::Timestamp;
@@ -29,12 +30,11 @@ use tracing::{info, warn};
 use crate::runtime::controller_loop::{Looks, Rhythm};
 use crate::runtime::failpoints;
 use crate::runtime::failures::{in_words, is_conflict};
-use crate::runtime::metrics::UnhealthyLabels;
 use crate::runtime::patch::{self, Lock};
 use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::claim;
 use crate::world::context::Context;
-use crate::world::disrupted::Disrupted;
+use crate::world::disrupted::{Disrupted, count_unhealthy};
 use crate::world::instance::set_condition;
 use crate::world::plan_options::deletion_costs;
 use crate::world::store::{NodeRecord, Revision};
@@ -113,6 +113,8 @@ async fn tidy(context: &Context, decisions: &Decisions<'_>) {
         let is_stale = |it: &NodeClaim| {
             !claim::is_deleting(it)
                 && claim::is_managed(it, context.cloud.node_class_kinds())
+                // That of a command is the command's.
+                && !has_note(it)
                 && termination::deadline(it.metadata.annotations.as_ref()).is_some()
                 && !of_broken.contains(claim::name(it))
         };
@@ -135,7 +137,6 @@ async fn repair(context: &Context, case: &Case<'_>, now: Timestamp) -> anyhow::R
         condition = case.repair.condition(),
         policy = case.repair.because.policy.reason_regex,
         action = ?case.repair.action,
-        escalated = case.is_escalated,
         eligible_at = %case.repair.because.eligible_at,
         "selected repair policy"
     );
@@ -174,16 +175,8 @@ async fn replace(context: &Context, case: &Case<'_>, now: Timestamp) -> anyhow::
     }
     failpoints::hit("repair.after-delete");
     disrupted.count(&context.metrics);
-    let labels = UnhealthyLabels {
-        condition: case.repair.because.policy.condition_type.clone(),
-        nodepool: claim::node_pool(&case.claim).to_owned(),
-        capacity_type: claim::label(&case.claim, labels::CAPACITY_TYPE).to_owned(),
-        image_id: case.claim.status.as_ref().map(|status| status.image_id.clone()).unwrap_or_default(),
-        termination_mode: termination::mode_of(case.drain_bound).to_owned(),
-    };
-    context.metrics.nodeclaims_unhealthy_disrupted.get_or_create(&labels).inc();
-    let because = case.repair.condition();
-    let because = if case.is_escalated { format!("{because}, and reboots have not helped") } else { because };
+    count_unhealthy(&context.metrics, &case.claim, &case.repair, case.drain_bound);
+    let because = case.repair.cause();
     tell(context, case, events::DISRUPTION_TERMINATING, &format!("Replacing unhealthy node: {because}"));
     Ok(())
 }

@@ -99,10 +99,23 @@ impl Provisioner {
         }
     }
 
+    /// Has pods planned anew when devices that they wait for do not count any longer.
+    fn watch_held_devices(&self) {
+        let (context, batcher) = (self.context.clone(), Arc::clone(&self.batcher));
+        self.context.in_background("held devices", async move {
+            let Context { held_devices, clock, metrics, stop, .. } = &context;
+            tokio::select! {
+                () = held_devices.watch(&**clock, metrics, || batcher.trigger(Trigger::Cluster)) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
     /// Runs until the context is stopped.
     pub(crate) async fn run(self) {
         let stop = self.context.stop.clone();
         self.context.store.wait_until_synced().await;
+        self.watch_held_devices();
         let mut is_first = true;
         let mut failures = 0_u32;
         let mut retry_at = None;

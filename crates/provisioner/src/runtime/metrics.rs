@@ -51,7 +51,8 @@ const LIFETIME_BUCKETS: [f64; 15] = [
     30.0 * DAY,
 ];
 
-type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
+/// A gauge of amounts that are no whole numbers.
+pub(crate) type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 pub(crate) type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 macro_rules! label_sets {
@@ -190,6 +191,8 @@ pub struct Metrics {
     pub hand_over_machines: Family<ByOutcome, Counter>,
     /// Machines whose DRA drivers published late, or something else than templates said, by reason.
     pub device_mismatches: Family<ByReason, Counter>,
+    /// Drivers on nodes that publish nothing complete at the moment, and whose last devices count.
+    pub held_device_drivers: Gauge,
     /// Plans in which pods or daemons want devices, and the steps that allocating these took.
     pub device_plan_duration_seconds: Histogram,
     pub device_plan_steps: Counter,
@@ -263,6 +266,7 @@ impl Metrics {
             hand_over_nominations: Family::default(),
             hand_over_machines: Family::default(),
             device_mismatches: Family::default(),
+            held_device_drivers: Gauge::default(),
             device_plan_duration_seconds: durations(),
             device_plan_steps: Counter::default(),
             device_refusals: Family::default(),
@@ -408,6 +412,7 @@ impl Metrics {
             hand_over_nominations: "Nominations of pods to planned machines",
             hand_over_machines: "Machines opened to the scheduler",
             device_mismatches: "Machines whose devices came late or are not as described",
+            held_device_drivers: "Drivers on nodes that are being replaced, whose last devices count",
             device_plan_duration_seconds: "Duration of plans in which devices are wanted",
             device_plan_steps: "Steps that the allocation of devices took",
             device_refusals: "Pods that were unschedulable in the last plan because of devices",

@@ -20,6 +20,7 @@ use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
 use crate::world::catalogues::Catalogues;
 use crate::world::cluster_metrics::ClusterMetrics;
+use crate::world::held_devices::HeldDevices;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
 use crate::world::status_conditions::StatusConditions;
@@ -44,6 +45,8 @@ pub struct Context {
     pub(crate) successors: Arc<Successors>,
     /// What each NodePool can launch, compiled for planners.
     pub(crate) catalogues: Arc<Catalogues>,
+    /// Devices that count although their drivers are being replaced.
+    pub(crate) held_devices: Arc<HeldDevices>,
     /// What NodeOverlays make of the provider's answers.
     pub overlays: Arc<Overlays>,
     /// The time of day.
@@ -85,6 +88,12 @@ impl Context {
     /// Runs something that only the end of the process waits for.
     pub fn in_background(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(self.supervision.finite(name, task));
+    }
+
+    /// When disruption replaces a machine because it is broken; `None` if none is to be repaired, and by the rules of
+    /// Karpenter before 1.15, which launch nothing beforehand.
+    pub(crate) fn policies_of_replacement(&self) -> Option<&Arc<RepairPolicies>> {
+        self.repair_policies.as_ref().filter(|_| !self.options.legacy_node_repair)
     }
 
     /// The NodeOverlays that are to be applied, by name; none if the gate NodeOverlay is off.

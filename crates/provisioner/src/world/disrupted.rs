@@ -1,10 +1,11 @@
 //! Metrics of NodeClaims that a controller deletes by its own decision, for all controllers.
 
 use api::{NodeClaim, labels};
+use cluster::node_repair::Repair;
 use model::DurationMs;
 use scheduling::snapshot::pending::will_be_replaced;
 
-use crate::runtime::metrics::{DisruptedLabels, Metrics};
+use crate::runtime::metrics::{DisruptedLabels, Metrics, UnhealthyLabels};
 use crate::world::store::State;
 use crate::world::{claim, termination};
 
@@ -52,4 +53,21 @@ impl Disrupted {
         metrics.nodeclaims_disrupted.get_or_create(&self.labels).inc();
         metrics.pods_disruption_initiated.get_or_create(&self.labels).inc_by(self.pods);
     }
+}
+
+/// Counts a broken machine that is replaced, with the bound of its drain.
+pub(crate) fn count_unhealthy(
+    metrics: &Metrics,
+    node_claim: &NodeClaim,
+    repair: &Repair<'_>,
+    bound: Option<DurationMs>,
+) {
+    let labels = UnhealthyLabels {
+        condition: repair.because.policy.condition_type.clone(),
+        nodepool: claim::node_pool(node_claim).to_owned(),
+        capacity_type: claim::label(node_claim, labels::CAPACITY_TYPE).to_owned(),
+        image_id: node_claim.status.as_ref().map(|status| status.image_id.clone()).unwrap_or_default(),
+        termination_mode: termination::mode_of(bound).to_owned(),
+    };
+    metrics.nodeclaims_unhealthy_disrupted.get_or_create(&labels).inc();
 }

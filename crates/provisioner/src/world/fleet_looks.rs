@@ -72,6 +72,8 @@ impl FleetLooks {
                 options: plan_options(&context.options, context.cloud.config()),
                 scheduler_config: &context.options.scheduler_config,
                 labels: &context.cloud.config().labels,
+                held_devices: &context.held_devices,
+                repair: context.policies_of_replacement(),
             };
             let succession = context.successors.now(context.clock.now());
             let before = Before { planned: &planned, succession: &succession, left_out: BTreeSet::new() };

@@ -36,7 +36,10 @@ pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> Plan
             // The price of an eviction, not of an hour of it.
             eviction_price_nano_usd: options.eviction_price.0,
             consolidation_horizon: options.consolidation_horizon,
+            device_restart: options.device_restart_time,
             spot_to_spot_consolidation: options.feature_gates.spot_to_spot_consolidation,
+            terminate_first_drift: options.feature_gates.terminate_first_drift,
+            terminate_first_repair: options.feature_gates.terminate_first_repair,
             expiration: options.expiration,
             deletion_costs: deletion_costs(options),
         },

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
+use cloudprovider::RepairPolicies;
 use cluster::default_spread::DefaultSpread;
+use cluster::node_repair::RepairSources;
 use cluster::snapshot::{Cache, Cluster, ClusterDevices, LaunchableNodePool, PendingRule};
 use decode::scheduler_config::SchedulerConfig;
 use dra_types::{Compat, KubernetesMinor};
@@ -16,6 +18,7 @@ use scheduling::snapshot::pending::{is_provisionable, is_untried};
 use scheduling::snapshot::{Buffer, Options, SchedulerNames, Snapshot, Volumes};
 
 use crate::world::buffers;
+use crate::world::held_devices::HeldDevices;
 use crate::world::leaving;
 use crate::world::store::{ClusterStore, CsiNode, NodeRecord, State};
 use crate::world::successors::Succession;
@@ -57,6 +60,10 @@ pub(crate) struct Settings<'a> {
     pub scheduler_config: &'a SchedulerConfig,
     /// What the provider says of labels.
     pub labels: &'a ProviderLabels,
+    /// Devices that count although they are not published at the moment.
+    pub held_devices: &'a HeldDevices,
+    /// When a machine is to be replaced because it is broken; `None` where that is not asked, or none is.
+    pub repair: Option<&'a Arc<RepairPolicies>>,
 }
 
 /// What is left of the last snapshot, so that the next one costs what has changed since. The snapshot is the same
@@ -107,6 +114,7 @@ pub(crate) fn build(
         }
     }
     let buffers = buffers::room(&buffers::asked(state));
+    let devices = devices(state, &buffers, &settings);
     let cluster = Cluster {
         now: settings.now,
         options: settings.options,
@@ -131,12 +139,16 @@ pub(crate) fn build(
             classes: state.storage_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         },
         namespaces: state.namespaces.iter().map(|(name, it)| (Arc::clone(name), it.labels.clone())).collect(),
-        devices: devices(state, &buffers, settings.whom),
+        devices,
         buffers,
         default_spread: DefaultSpread {
             config: settings.scheduler_config.clone(),
             selectors: state.pod_selectors.values().cloned().collect(),
         },
+        repair: settings.repair.map(|policies| RepairSources {
+            policies: Arc::clone(policies),
+            nodes: state.nodes.values().map(|record| Arc::clone(&record.object)).collect(),
+        }),
         wants_fleet: settings.whom == For::Disruption,
     };
     cluster::snapshot_with(cluster, Arc::clone(&state.interner), settings.labels, &mut memory.cache)
@@ -152,13 +164,13 @@ pub(crate) fn share_names(store: &ClusterStore, state: &State, snapshot: &Snapsh
 
 /// What decides about devices; nothing of it is gathered while no pod that waits or may have to move, no daemon and no
 /// buffer's pod may want one.
-fn devices(state: &State, buffers: &[Buffer], whom: For) -> ClusterDevices {
+fn devices(state: &State, buffers: &[Buffer], settings: &Settings<'_>) -> ClusterDevices {
     let compat = state.kubernetes.unwrap_or_else(|| Compat::new(KubernetesMinor::NEWEST));
     let wants = |pod: &Arc<Pod>| state.device_pods.contains_key(&pod.uid);
     let is_going = |node: &NodeRecord| node.model.deletion_timestamp.is_some();
     let wanting_daemon = |set: &Arc<DaemonSet>| state.device_pods.contains_key(&set.uid);
     let of_pods = !state.device_pods.is_empty()
-        && (whom == For::Disruption
+        && (settings.whom == For::Disruption
             || state.unbound_pods().any(wants)
             || state.daemon_sets.values().any(wanting_daemon)
             || state.nodes.values().any(|node| is_going(node))
@@ -167,9 +179,11 @@ fn devices(state: &State, buffers: &[Buffer], whom: For) -> ClusterDevices {
     if nobody {
         return ClusterDevices { compat, ..ClusterDevices::default() };
     }
+    let mut slices = state.resource_slices.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect();
+    settings.held_devices.hold(&mut slices, settings.now);
     let objects = DeviceObjects {
         classes: state.device_classes.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
-        slices: state.resource_slices.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
+        slices,
         taint_rules: state.device_taint_rules.iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect(),
         claims: state.resource_claims.iter().map(|(name, it)| (name.clone(), Arc::clone(it))).collect(),
         claim_templates: state

@@ -47,9 +47,18 @@ pub(crate) fn deadline_of_claim(claim: &NodeClaim) -> Option<Timestamp> {
 
 /// When draining ends at the latest: `terminationGracePeriod` after the deletion.
 pub(crate) fn due(claim: &NodeClaim, deleted_at: Timestamp) -> Option<Timestamp> {
+    Some(deleted_at.saturating_add(grace_period(claim)?))
+}
+
+/// `spec.terminationGracePeriod`. What is no duration, which admission refuses, counts as none.
+pub(crate) fn grace_period(claim: &NodeClaim) -> Option<DurationMs> {
     let period = claim.spec.termination_grace_period.as_ref()?.parse().ok()?;
-    let period = DurationMs(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
-    Some(deleted_at.saturating_add(period))
+    Some(DurationMs(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// How long a drain may take: the shorter of what a repair policy and the NodeClaim say; `None` is no bound.
+pub(crate) fn drain_bound(of_policy: Option<DurationMs>, claim: &NodeClaim) -> Option<DurationMs> {
+    [of_policy, grace_period(claim)].into_iter().flatten().min()
 }
 
 /// How the pods of a deleted NodeClaim end, in the words of metrics: sooner or later by force, or never.

@@ -33,7 +33,7 @@ const DEAREST: i64 = 1_000_000_000_000_000;
 const NEAR: f64 = 1e-4;
 
 /// The kinds, and the offerings of which none does what another does for less.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Patterns {
     kinds: IdVec<KindId, Kind>,
     sites: Vec<Site>,

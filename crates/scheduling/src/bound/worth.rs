@@ -22,21 +22,57 @@ struct Cover<'p> {
     factor: i128,
 }
 
+/// By the kinds that a room takes and what there is: what it is worth, and the steps that it took to find that.
+pub(super) type Rooms = FastMap<(IdSet<KindId>, Vec<i64>), (i128, u64)>;
+
 /// What rooms are worth by the best pattern that they hold: of a kind of machine there are many nodes.
-struct WholeRooms<'p> {
+pub(super) struct WholeRooms<'p> {
     patterns: &'p Patterns,
-    known: FastMap<(IdSet<KindId>, Vec<i64>), i128>,
+    /// Whose search has come to its end.
+    known: Rooms,
+    /// What was found in this bound, whether its search came to an end or not.
+    now: FastMap<(IdSet<KindId>, Vec<i64>), i128>,
     steps: u64,
 }
 
-impl WholeRooms<'_> {
+impl<'p> WholeRooms<'p> {
+    /// Rooms that are known from before are not searched again.
+    pub(super) fn new(patterns: &'p Patterns, known: Rooms) -> Self {
+        Self { patterns, known, now: FastMap::default(), steps: PATTERN_STEPS }
+    }
+
+    /// What is known of the rooms that this bound has asked about.
+    pub(super) fn known(self) -> Rooms {
+        let Self { mut known, now, .. } = self;
+        known.retain(|room, _| now.contains_key(room));
+        known
+    }
+
     /// No more than `most`, and no more than the best pattern if that is looked at.
-    fn at_most(this: &mut Option<Self>, takes: &IdSet<KindId>, room: &[i64], worth: &[i64], most: i128) -> i128 {
-        let Some(Self { patterns, known, steps }) = this else { return most };
-        let of_pattern = known
-            .entry((takes.clone(), room.to_vec()))
-            .or_insert_with(|| if *steps == 0 { i128::MAX } else { patterns.most(takes, room, worth, steps).worth });
-        most.min(*of_pattern)
+    fn at_most(this: &mut Option<&mut Self>, takes: &IdSet<KindId>, room: &[i64], worth: &[i64], most: i128) -> i128 {
+        let Some(Self { patterns, known, now, steps }) = this else { return most };
+        let key = (takes.clone(), room.to_vec());
+        if let Some(of_pattern) = now.get(&key) {
+            return most.min(*of_pattern);
+        }
+        let of_pattern = match known.get(&key) {
+            // As if it had been searched: a search that would not have come to its end is not to know the end.
+            Some((of_pattern, took)) if *took < *steps => {
+                *steps -= took;
+                *of_pattern
+            }
+            _ if *steps == 0 => i128::MAX,
+            _ => {
+                let before = *steps;
+                let found = patterns.most(takes, room, worth, steps).worth;
+                if *steps > 0 {
+                    known.insert(key.clone(), (found, before - *steps));
+                }
+                found
+            }
+        };
+        now.insert(key, of_pattern);
+        most.min(of_pattern)
     }
 }
 
@@ -53,10 +89,9 @@ impl Relaxation {
         prices: &ResourcePrices,
         worth: &[i64],
         could_go: &[CouldGo],
-        patterns: Option<&Patterns>,
+        whole: Option<&mut WholeRooms<'_>>,
     ) -> PriceNanoUsdPerHour {
-        let mut whole =
-            patterns.map(|patterns| WholeRooms { patterns, known: FastMap::default(), steps: PATTERN_STEPS });
+        let mut whole = whole;
         let mut bound = self.worth_of_all(worth);
         let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
         let mut elsewhere = IdSet::with_len(self.kinds.len());

@@ -231,7 +231,7 @@ impl Daemons {
             let Some(wanting) = self.wanting.get(settled.daemon) else { continue };
             let variant = demands[wanting.demand].variants.get(settled.variant);
             let claims = variant.map_or(&[][..], |variant| &variant.claims);
-            let is_fresh = |claim: &ClaimUse| matches!(claim, ClaimUse::Fresh { .. });
+            let is_fresh = |claim: &ClaimUse| matches!(claim, ClaimUse::Fresh { .. } | ClaimUse::Extended { .. });
             if !claims.is_empty() && claims.iter().all(is_fresh) {
                 running.push(RunningDaemon {
                     daemon: settled.daemon,
@@ -306,7 +306,7 @@ fn fate(demand: &Demand, variant: usize, take: impl FnOnce(&[ClaimUse]) -> Overh
         return Fate::Runs(ResourceVec::default());
     }
     match take(claims) {
-        OverheadVerdict::Given(costs) => match demand.extra(&costs, names) {
+        OverheadVerdict::Given(costs) => match demand.extra_of(&costs, names) {
             Ok(Some(extra)) => Fate::Runs(extra),
             // What it takes is held although it can't be bound: rather too little is planned than too much.
             Ok(None) | Err(_) => Fate::Waits,

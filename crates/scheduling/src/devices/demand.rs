@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    ClaimClassId, ClaimId, ClaimUse, InventoryBuilder, NodeDemand,
+    Alternative, ClaimClassId, ClaimId, ClaimUse, InventoryBuilder, NodeDemand, ShapeId,
     pods::{
         self, Claims, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
-        check_node_resources, total_demand,
+        check_node_resources, check_pod_limits, total_demand,
     },
 };
-use dra_types::{ClaimSource, Compat, Gate, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources};
+use dra_types::{
+    ClaimSource, Compat, Gate, KubernetesMinor, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources,
+};
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
 use super::{DemandId, DeviceObjects, SnapshotParts, leaving::Leaving};
@@ -27,6 +29,10 @@ pub struct Demand {
     pub variants: Vec<Variant>,
     /// One of the pods; for all of them equal in what devices depend on.
     pub example: Arc<Pod>,
+    /// The pod's claims, in the order of [`Variant::claims`].
+    pub(super) entries: Vec<Arc<str>>,
+    /// Limits of the pod as a whole must cover its devices: from 1.37 on.
+    pub(super) limits_cover_devices: bool,
 }
 
 /// The claims of a pod on nodes that serve its extended resources in one way.
@@ -55,12 +61,30 @@ impl Demand {
         self.variants.get(variant).is_none_or(|variant| !variant.is_stranded)
     }
 
-    /// What a pod takes of the node's resources on top of its requests because of its devices; `None` where that is a
-    /// resource that no node has.
+    /// What a pod takes of the node's resources on top of its requests because of the devices that it is given on a
+    /// shape (None for a node that exists); `None` where that is a resource that no node has.
     ///
     /// # Errors
     /// What the pod says of itself as a whole does not cover its devices.
-    pub fn extra(&self, devices: &NodeDemand, names: &Interner) -> Result<Option<ResourceVec>, NodeResourceFault> {
+    pub fn extra(
+        &self,
+        given: &Alternative,
+        shape: Option<ShapeId>,
+        names: &Interner,
+    ) -> Result<Option<ResourceVec>, NodeResourceFault> {
+        let devices = &given.demand(shape);
+        if self.limits_cover_devices {
+            check_pod_limits(&self.example, devices, &given.shares(shape), &self.entries)?;
+        }
+        self.extra_of(devices, names)
+    }
+
+    /// What a pod takes of the node's resources on top of its requests, where devices cost so much; `None` where that
+    /// is a resource that no node has.
+    ///
+    /// # Errors
+    /// What the pod asks for as a whole does not cover its devices.
+    pub fn extra_of(&self, devices: &NodeDemand, names: &Interner) -> Result<Option<ResourceVec>, NodeResourceFault> {
         // Whether the node has room is for the packer to say; here everything is there.
         let everything = |name: &Arc<str>| (Arc::clone(name), i128::MAX);
         let everything = NodeDemand(total_demand(&self.example, devices).0.keys().map(everything).collect());
@@ -95,11 +119,13 @@ type Amounts = Vec<(Arc<str>, i128)>;
 /// All that tells the demand of one pod from that of another.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    claims: Vec<(bool, usize, u32, bool)>,
+    claims: Vec<(u8, usize, u32, bool)>,
     fault: Option<String>,
-    /// Only where the containers matter: for extended resources, and for what devices cost of the node.
-    containers: Vec<(u8, Amounts)>,
-    whole: Amounts,
+    /// Only where the containers matter: for extended resources, and for what devices cost of the node. How long they
+    /// run, requests, limits, and which of the claims they use.
+    containers: Vec<(u8, Amounts, Amounts, Vec<usize>)>,
+    /// Requests and limits of the pod as a whole.
+    whole: (Amounts, Amounts),
 }
 
 /// The demands of all waiting pods and of daemons.
@@ -181,19 +207,28 @@ impl Reading<'_> {
         let lookup =
             Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
         let wanted = pods::claims(pod, &lookup, &self.compat);
-        let (claims, fault) = match wanted {
-            Ok(wanted) => (wanted.into_iter().map(|wanted| self.claim_use(wanted, pod)).collect::<Vec<_>>(), None),
+        let (wanted, fault) = match wanted {
+            Ok(wanted) => (wanted, None),
             Err(fault) => (Vec::new(), Some(fault)),
         };
+        let entries: Vec<Arc<str>> = wanted.iter().map(|wanted| Arc::clone(wanted.entry())).collect();
+        let claims: Vec<ClaimUse> = wanted.into_iter().map(|wanted| self.claim_use(wanted, pod)).collect();
         if claims.is_empty() && fault.is_none() && extended.is_empty() {
             return None;
         }
-        let key = self.key(pod, &claims, fault.as_ref(), &extended);
+        let key = self.key(pod, (&claims, &entries), fault.as_ref(), &extended);
         if let Some(known) = self.known.get(&key) {
             return Some(*known);
         }
         let variants = self.variants(pod, &claims, &extended);
-        let demand = self.demands.push(Demand { fault, extended, variants, example: Arc::clone(pod) });
+        let demand = self.demands.push(Demand {
+            fault,
+            extended,
+            variants,
+            example: Arc::clone(pod),
+            entries,
+            limits_cover_devices: self.compat.kubernetes >= KubernetesMinor::V1_37,
+        });
         self.known.insert(key, demand);
         Some(demand)
     }
@@ -245,7 +280,7 @@ impl Reading<'_> {
         match self.extended.serve(pod, &there) {
             Served::Claim(claim) => {
                 let class = self.builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
-                claims.push(ClaimUse::Fresh { class, containers: 0 });
+                claims.push(ClaimUse::Extended { class });
             }
             Served::Elsewhere | Served::Missing(_) => {}
             Served::Stranded(_) => is_stranded = true,
@@ -302,7 +337,13 @@ impl Reading<'_> {
         }
     }
 
-    fn key(&self, pod: &Pod, claims: &[ClaimUse], fault: Option<&PodFault>, extended: &[ResourceId]) -> Key {
+    fn key(
+        &self,
+        pod: &Pod,
+        (claims, entries): (&[ClaimUse], &[Arc<str>]),
+        fault: Option<&PodFault>,
+        extended: &[ResourceId],
+    ) -> Key {
         let amounts = |amounts: &Resources| {
             amounts.iter().map(|(name, amount)| (Arc::clone(name), amount.to_nano())).collect::<Amounts>()
         };
@@ -313,15 +354,24 @@ impl Reading<'_> {
             Lifetime::Init => 2,
         };
         let of_claim = |claim: &ClaimUse| match *claim {
-            ClaimUse::Fresh { class, containers } => (false, model::Id::index(class), containers, false),
-            ClaimUse::Named { claim, containers, reserved } => (true, model::Id::index(claim), containers, reserved),
+            ClaimUse::Fresh { class, containers } => (0, model::Id::index(class), containers, false),
+            ClaimUse::Named { claim, containers, reserved } => (1, model::Id::index(claim), containers, reserved),
+            ClaimUse::Extended { class } => (2, model::Id::index(class), 0, false),
         };
-        let containers = pod.containers.iter().filter(|_| matters);
+        let used = |claims: &[Arc<str>]| {
+            let places = claims.iter().filter_map(|claim| entries.iter().position(|entry| entry == claim));
+            places.collect::<Vec<usize>>()
+        };
+        let containers = pod
+            .containers
+            .iter()
+            .filter(|_| matters)
+            .map(|of| (lifetime(of.lifetime), amounts(&of.requests), amounts(&of.limits), used(&of.claims)));
         Key {
             claims: claims.iter().map(of_claim).collect(),
             fault: fault.map(ToString::to_string),
-            containers: containers.map(|of| (lifetime(of.lifetime), amounts(&of.requests))).collect(),
-            whole: if matters { amounts(&pod.pod_requests) } else { Vec::new() },
+            containers: containers.collect(),
+            whole: if matters { (amounts(&pod.pod_requests), amounts(&pod.pod_limits)) } else { Default::default() },
         }
     }
 }

@@ -145,7 +145,7 @@ fn cost(demand: &Demand, given: &Alternative, names: &Interner) -> ResourceVec {
     let shapes = given.shapes.iter().map(Some);
     let shapes: Vec<Option<ShapeId>> = if given.shapes.is_empty() { vec![None] } else { shapes.collect() };
     let mut most = ResourceVec::default();
-    for extra in shapes.into_iter().filter_map(|shape| demand.extra(&given.demand(shape), names).ok().flatten()) {
+    for extra in shapes.into_iter().filter_map(|shape| demand.extra(given, shape, names).ok().flatten()) {
         most.max_assign(&extra);
     }
     most

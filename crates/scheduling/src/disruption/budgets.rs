@@ -14,7 +14,7 @@ use super::reason::BudgetLimit;
 use crate::snapshot::fleet::{Budget, Fleet, FleetPool, Reason};
 
 /// The reasons that allowances are reported for. Expired machines go by the budgets for Drifted.
-const PLANNED_FOR: [Reason; 3] = [Reason::Underutilized, Reason::Empty, Reason::Drifted];
+const PLANNED_FOR: [Reason; 4] = [Reason::Underutilized, Reason::Empty, Reason::Drifted, Reason::Unhealthy];
 
 /// What is left of each NodePool's budgets.
 pub(super) struct Allowances<'f>(BTreeMap<&'f NodePoolName, OfPool<'f>>);
@@ -101,6 +101,7 @@ impl<'f> Allowances<'f> {
                 name: (*name).clone(),
                 nodes: of_pool.pool.nodes,
                 disrupted: of_pool.pool.going.saturating_add(of_pool.pool.unready),
+                unready: of_pool.pool.unready,
                 taken: of_pool.taken,
                 allowed: PLANNED_FOR.into_iter().map(|reason| (reason, allowed(reason))).collect(),
                 faults: of_pool.pool.faults.clone(),
@@ -197,8 +198,8 @@ mod tests {
         assert_eq!(allowances.take(&q, Reason::Empty), Err(limit));
         let told = allowances.told();
         let allowed = |pool: usize| told[pool].allowed.iter().map(|(_, allowed)| *allowed).collect::<Vec<_>>();
-        assert_eq!(allowed(0), [Some(2), Some(2), Some(1)]);
+        assert_eq!(allowed(0), [Some(2), Some(2), Some(1), Some(2)]);
         assert_eq!((told[0].taken, told[1].taken, &told[1].faults), (1, 0, &faults));
-        assert_eq!(allowed(1), [Some(0); 3]);
+        assert_eq!(allowed(1), [Some(0); 4]);
     }
 }

@@ -10,7 +10,7 @@ use super::reason::{Block, NodeReason};
 use crate::plan::Plan;
 use crate::provisioning;
 use crate::snapshot::expiration::Expiration;
-use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason};
+use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason, RepairHold};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
 
 /// What all methods read.
@@ -79,8 +79,14 @@ impl<'s> Context<'s> {
         self.fleet.pools.get_key_value(name)
     }
 
-    /// Why a machine has to be replaced at any cost, and since when: it has expired, or has drifted.
+    /// Why a machine has to be replaced at any cost, and since when: it is broken, has expired, or has drifted. One
+    /// that is broken and may not be repaired now can still be replaced for the others.
     pub(super) fn outdated(&self, machine: &FleetNode) -> Option<(Reason, Timestamp)> {
+        if let Some(unhealthy) = &machine.unhealthy
+            && self.block_of_repair(machine).is_none()
+        {
+            return Some((Reason::Unhealthy, unhealthy.since));
+        }
         let rules = self.snapshot.options.disruption.expiration;
         let of_pool = self.pool_of(machine).and_then(|(_, pool)| pool.expiration);
         let expiration = machine.claim.expires_at.map(|at| rules.decide(at, of_pool, self.snapshot.now));
@@ -93,17 +99,14 @@ impl<'s> Context<'s> {
         }
     }
 
+    /// Whether no pod that moves is planned onto a machine, because it should be replaced itself.
+    pub(super) fn is_closed(&self, machine: &FleetNode) -> bool {
+        machine.unhealthy.is_some() || self.outdated(machine).is_some()
+    }
+
     fn block(&self, machine: &FleetNode) -> Option<Block> {
-        if let Some(block) = self.unusable(machine) {
+        if let Some(block) = self.unusable(machine).or_else(|| self.block_of_pool(machine)) {
             return Some(block);
-        }
-        let (name, pool) = self.pool_of(machine)?;
-        if pool.is_static() {
-            return Some(Block::StaticNodePool(name.clone()));
-        }
-        let planned = self.snapshot.node_pools.iter().find(|pool| pool.name == *name);
-        if planned.is_some_and(|planned| planned.catalogue.types.is_empty()) {
-            return Some(Block::NoInstanceTypes(name.clone()));
         }
         let left_to_others = |pod: &FleetPod| match &pod.moves {
             Moves::No | Moves::As(_) => None,
@@ -114,13 +117,61 @@ impl<'s> Context<'s> {
         self.protection(machine).or_else(|| machine.pods.iter().find_map(left_to_others))
     }
 
-    /// Why a machine cannot be disrupted at all.
+    /// Why a machine's NodePool launches nothing for its pods.
+    fn block_of_pool(&self, machine: &FleetNode) -> Option<Block> {
+        let (name, pool) = self.pool_of(machine)?;
+        if pool.is_static() {
+            return Some(Block::StaticNodePool(name.clone()));
+        }
+        let planned = self.snapshot.node_pools.iter().find(|pool| pool.name == *name);
+        let has_none = planned.is_some_and(|planned| planned.catalogue.types.is_empty());
+        has_none.then(|| Block::NoInstanceTypes(name.clone()))
+    }
+
+    /// Why a broken machine is not replaced for that, whatever its NodePool launches.
+    ///
+    /// It need not be initialized, which it may never be, and `do-not-disrupt` of its Node does not protect it. Whoever
+    /// places its pods has to do so in any case.
+    fn block_of_repair(&self, machine: &FleetNode) -> Option<Block> {
+        let unhealthy = machine.unhealthy.as_ref()?;
+        let (name, _) = match self.unavailable(machine) {
+            Some(block) => return Some(block),
+            None => self.pool_of(machine)?,
+        };
+        match unhealthy.hold {
+            Some(RepairHold::DoNotRepair) => return Some(Block::DoNotRepair),
+            Some(RepairHold::TooMany { unhealthy, nodes }) => {
+                return Some(Block::TooManyUnhealthy { node_pool: name.clone(), unhealthy, nodes });
+            }
+            None => {}
+        }
+        let nominated = self.nominated.get(&machine.node).filter(|_| self.is_initialized(machine));
+        let nominated = nominated.map(|pod| Block::Nominated(pod.clone()));
+        nominated.or_else(|| forbidden(machine).filter(|_| !machine.ends_by_force(Reason::Unhealthy)))
+    }
+
+    /// Whether it is part of what budgets count.
+    pub(super) fn is_initialized(&self, machine: &FleetNode) -> bool {
+        self.snapshot.nodes.try_get(machine.node).is_some_and(|node| node.state == NodeState::Initialized)
+    }
+
+    /// Why a machine cannot be disrupted voluntarily at all.
     fn unusable(&self, machine: &FleetNode) -> Option<Block> {
+        let not_initialized = || (!self.is_initialized(machine)).then_some(Block::NotInitialized);
+        match self.unavailable(machine) {
+            Some(under_way @ Block::UnderWay(_)) => Some(under_way),
+            block => not_initialized().or(block),
+        }
+    }
+
+    /// Why nothing can be done with a machine: somebody does something with it already, it has no Node of ours, or
+    /// nobody knows its NodePool.
+    fn unavailable(&self, machine: &FleetNode) -> Option<Block> {
         let node = self.snapshot.nodes.try_get(machine.node)?;
         if let Some(under_way) = &machine.under_way {
             return Some(Block::UnderWay(under_way.clone()));
         }
-        if node.name.is_none() || node.state != NodeState::Initialized {
+        if node.name.is_none() || matches!(node.state, NodeState::Launched | NodeState::Launching) {
             return Some(Block::NotInitialized);
         }
         let Some(name) = &node.node_pool else { return Some(Block::NoNodePool) };
@@ -145,11 +196,14 @@ struct Standing {
     whatever: Option<Block>,
     /// A pod that may not be evicted. It does not block eventual reasons if a grace period bounds the drain.
     pods: Option<Block>,
+    /// Blocks that the machine is replaced because it is broken.
+    repair: Option<Block>,
 }
 
-/// Whether the disruption may go on although pods may not be evicted.
-fn is_eventual(machine: &FleetNode, reason: Reason) -> bool {
-    reason.is_eventual() && machine.claim.termination_grace_period.is_some()
+/// The first pod that may not be evicted.
+fn forbidden(machine: &FleetNode) -> Option<Block> {
+    let (pod, forbidden) = machine.pods.iter().find_map(|pod| Some((pod, pod.forbidden.clone()?)))?;
+    Some(Block::Pod { pod: pod.pod.name.clone(), forbidden })
 }
 
 /// What blocks each machine.
@@ -159,10 +213,13 @@ impl Candidates {
     pub(super) fn new(context: &Context<'_>) -> Self {
         let mut standings = IdVec::filled(Standing::default(), context.snapshot.nodes.len());
         for machine in &context.fleet.nodes {
-            let forbidden = machine.pods.iter().find_map(|pod| Some((pod, pod.forbidden.clone()?)));
-            let pods = forbidden.map(|(pod, forbidden)| Block::Pod { pod: pod.pod.name.clone(), forbidden });
+            let of_repair = || context.block_of_repair(machine).or_else(|| context.block_of_pool(machine));
             if let Some(standing) = standings.try_get_mut(machine.node) {
-                *standing = Standing { whatever: context.block(machine), pods };
+                *standing = Standing {
+                    whatever: context.block(machine),
+                    pods: forbidden(machine),
+                    repair: machine.unhealthy.as_ref().and_then(|_| of_repair()),
+                };
             }
         }
         Self(standings)
@@ -171,22 +228,29 @@ impl Candidates {
     /// What blocks disrupting a machine for that reason.
     pub(super) fn block(&self, machine: &FleetNode, reason: Reason) -> Option<&Block> {
         let standing = self.0.try_get(machine.node)?;
-        standing.whatever.as_ref().or_else(|| standing.pods.as_ref().filter(|_| !is_eventual(machine, reason)))
+        if reason == Reason::Unhealthy {
+            return standing.repair.as_ref();
+        }
+        standing.whatever.as_ref().or_else(|| standing.pods.as_ref().filter(|_| !machine.ends_by_force(reason)))
     }
 
     /// What blocks a machine of a static NodePool from being replaced by its like. No places for its pods are looked
     /// for beforehand, so it does not matter whose they are.
     pub(super) fn block_of_replica(&self, context: &Context<'_>, machine: &FleetNode, reason: Reason) -> Option<Block> {
+        if reason == Reason::Unhealthy {
+            return context.block_of_repair(machine);
+        }
         let of_pods = self.0.try_get(machine.node).and_then(|standing| standing.pods.clone());
         let of_machine = context.unusable(machine).or_else(|| context.protection(machine));
-        of_machine.or_else(|| of_pods.filter(|_| !is_eventual(machine, reason)))
+        of_machine.or_else(|| of_pods.filter(|_| !machine.ends_by_force(reason)))
     }
 
     /// Why a machine stays if no method says more about it.
     pub(super) fn why_it_stays(&self, machine: &FleetNode) -> NodeReason {
-        match self.block(machine, Reason::Underutilized) {
+        let reason = if machine.unhealthy.is_some() { Reason::Unhealthy } else { Reason::Underutilized };
+        match self.block(machine, reason) {
             Some(block) => NodeReason::Blocked(block.clone()),
-            None => NodeReason::Undecided { reason: Reason::Underutilized },
+            None => NodeReason::Undecided { reason },
         }
     }
 }

@@ -4,6 +4,7 @@ pub(super) mod consolidation;
 pub(super) mod drift;
 pub(super) mod emptiness;
 pub(super) mod static_drift;
+pub(super) mod terminate_first;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

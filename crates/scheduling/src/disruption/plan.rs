@@ -1,8 +1,8 @@
 //! What disruption plans, as data: commands, and one reason for each machine.
 //!
-//! Order: commands of emptiness by node, then those of drift, that which drifted first first, then those of
-//! consolidation, that which saves most first, then those of static NodePools, by their names and by drift; nodes, pods
-//! and reasons by name.
+//! Order: commands of emptiness by node, then those of repair and drift, that which drifted first first, then those of
+//! consolidation, that which saves most first, then those that terminate first to free a reservation, then those of
+//! static NodePools, by their names and by drift; nodes, pods and reasons by name.
 
 use std::sync::Arc;
 
@@ -59,6 +59,9 @@ pub struct Command {
     /// For machines of a static NodePool, its name: each of them is replaced by a machine of its template, which has to
     /// be ready first. No pods are placed for that, so `moves` and `replacements` are empty.
     pub static_pool: Option<NodePoolName>,
+    /// Why the machines go before anything is launched in their place. Whoever keeps their NodePools filled launches
+    /// afterwards, so `moves` and `replacements` are empty.
+    pub terminate_first: Option<TerminateFirst>,
     /// The pods that have to be placed elsewhere, by name.
     pub moves: Vec<Move>,
     /// The price of the machines less that of their replacements; below zero if the replacements cost more. A machine
@@ -71,7 +74,32 @@ pub struct Command {
 impl Command {
     /// Whether nothing has to be launched first.
     pub fn only_deletes(&self) -> bool {
-        self.replacements.is_empty() && self.static_pool.is_none()
+        self.replacements.is_empty() && self.launches_from().is_none()
+    }
+
+    /// The static NodePool of which one machine for each that goes has to be ready first.
+    pub fn launches_from(&self) -> Option<&NodePoolName> {
+        self.static_pool.as_ref().filter(|_| self.terminate_first.is_none())
+    }
+}
+
+/// Why there is no room for a machine beside the one that it replaces (Karpenter 1.15, gates `TerminateFirstDrift` and
+/// `TerminateFirstRepair`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TerminateFirst {
+    /// Only reservations have what is wanted, and they are full until the machine gives its place back.
+    NoReservedCapacity,
+    /// Its static NodePool is at `limits.nodes`.
+    StaticAtLimit,
+}
+
+impl TerminateFirst {
+    /// As Karpenter's metrics have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoReservedCapacity => "no-reserved-capacity",
+            Self::StaticAtLimit => "static-at-limit",
+        }
     }
 }
 
@@ -113,6 +141,8 @@ pub struct PoolAllowance {
     pub nodes: u32,
     /// How many of these are being disrupted already, or are not ready.
     pub disrupted: u32,
+    /// How many of those only because they are not ready, which does not count for the reason Unhealthy.
+    pub unready: u32,
     /// How many the commands of the plan disrupt.
     pub taken: u32,
     /// How many may be disrupted at once for each reason that something is planned for; `None` if nothing limits them.

@@ -176,6 +176,17 @@ pub enum Block {
     StaticNodePool(NodePoolName),
     /// Its Node has the annotation `karpenter.sh/do-not-disrupt`.
     DoNotDisrupt,
+    /// Its Node has the annotation `karpenter.sh/do-not-repair`, and it is broken.
+    DoNotRepair,
+    /// It is broken, and so are too many others of its NodePool.
+    TooManyUnhealthy {
+        /// The NodePool.
+        node_pool: NodePoolName,
+        /// How many of its nodes.
+        unhealthy: usize,
+        /// Of so many.
+        nodes: usize,
+    },
     /// This pending pod is nominated to it.
     Nominated(NamespacedName),
     /// A pod may not be evicted.
@@ -228,6 +239,7 @@ impl NodeReason {
             Self::Budget { .. } => "Budget",
             Self::Replicas { hold: ReplicasHold::Surplus, .. } => "TooManyReplicas",
             Self::Replicas { hold: ReplicasHold::NodeLimit(_), .. } => "NodeLimit",
+            Self::Replicas { hold: ReplicasHold::ReservationsFull, .. } => "ReservationsFull",
             Self::NoPlace { .. } => "NoPlace",
             Self::PlaceNotReady { .. } => "PlaceNotReady",
             Self::Undecided { .. } => "Undecided",
@@ -256,6 +268,11 @@ impl NodeReason {
             Self::Replicas { reason, node_pool, hold: ReplicasHold::NodeLimit(limit) } => format!(
                 "{}, but static nodepool {node_pool} is at its node limit of {limit}, so no replacement can be \
                  launched",
+                would_go(*reason)
+            ),
+            Self::Replicas { reason, node_pool, hold: ReplicasHold::ReservationsFull } => format!(
+                "{}, but static nodepool {node_pool} launches from reservations only, and these are full, so no \
+                 replacement can be launched",
                 would_go(*reason)
             ),
             Self::NoPlace { reason, pod, verdict, reasons } => {
@@ -389,6 +406,8 @@ impl Block {
             Self::NoInstanceTypes(_) => "NoInstanceTypes",
             Self::StaticNodePool(_) => "StaticNodePool",
             Self::DoNotDisrupt => "DoNotDisrupt",
+            Self::DoNotRepair => "DoNotRepair",
+            Self::TooManyUnhealthy { .. } => "TooManyUnhealthy",
             Self::Nominated(_) => "Nominated",
             Self::Pod { forbidden: Forbidden::DoNotDisrupt(_), .. } => "PodDoNotDisrupt",
             Self::Pod { forbidden: Forbidden::Budget(_), .. } => "PodDisruptionBudget",
@@ -413,6 +432,11 @@ impl Block {
             Self::NoInstanceTypes(pool) => format!("belongs to nodepool {pool}, which has no known instance types"),
             Self::StaticNodePool(pool) => format!("is one of the replicas of static nodepool {pool}"),
             Self::DoNotDisrupt => "has the annotation karpenter.sh/do-not-disrupt".to_owned(),
+            Self::DoNotRepair => "is unhealthy, and has the annotation karpenter.sh/do-not-repair".to_owned(),
+            Self::TooManyUnhealthy { node_pool, unhealthy, nodes } => format!(
+                "is unhealthy, and so many nodes of nodepool {node_pool} are ({unhealthy} of {nodes}, more than 20%) that \
+                 the cause is probably elsewhere"
+            ),
             Self::Nominated(pod) => format!("is nominated for pending pod {pod}"),
             Self::Pod { pod, forbidden } => match forbidden {
                 Forbidden::DoNotDisrupt(None) => format!("runs pod {pod} with annotation karpenter.sh/do-not-disrupt"),

@@ -34,12 +34,16 @@ pub(super) use self::certificates::Certificate;
 pub(super) use self::neighbourhoods::by_saving_per_disruption;
 pub(super) use self::trials::NewMachine;
 use self::trials::Trials;
+use crate::bound::Solved;
 use crate::simulation::compile::attachments;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::request::Request;
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::snapshot::{NodeId, PodId, Snapshot};
+
+/// What searches leave for later ones: relaxations that were solved.
+pub(super) type Memory = Solved;
 
 /// A machine that could go.
 #[derive(Debug)]
@@ -76,14 +80,19 @@ pub(super) struct Question<'q> {
     pub(super) launched_anyway: i128,
     /// How many more machines of each NodePool may go; `None` if nothing limits them.
     pub(super) allowed: Vec<Option<u32>>,
-    /// Sets that were found before and did not hold.
-    pub(super) rejected: &'q BTreeSet<Vec<usize>>,
-    /// Machines that are not to go all of them, since what was planned for them did not hold.
-    pub(super) apart: &'q BTreeSet<Vec<usize>>,
-    /// What goes, if that is decided and only asked why the others stay.
-    pub(super) decided: Option<&'q [Vec<usize>]>,
+    /// Relaxations that were solved before.
+    pub(super) solved: &'q Solved,
     /// Whether a command of these machines that saves so much and launches those is one that rules allow.
     pub(super) allows: &'q Allows<'q>,
+}
+
+/// What has come of earlier looks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    /// Sets that were found before and did not hold.
+    pub(super) rejected: BTreeSet<Vec<usize>>,
+    /// Machines that are not to go all of them, since what was planned for them did not hold.
+    pub(super) apart: BTreeSet<Vec<usize>>,
 }
 
 /// What was found.
@@ -93,12 +102,16 @@ pub(super) struct Found {
     pub(super) sets: Vec<Vec<usize>>,
     /// Why each of the others stays.
     pub(super) certificates: BTreeMap<usize, Certificate>,
-    /// What machines for all pods cost at least, in nano-dollars per hour: those that could go and stay, and new ones.
-    pub(super) bound: i128,
 }
 
-/// Looks for sets of machines that could go.
-pub(super) fn search(question: &Question<'_>) -> Found {
+/// A question that is compiled, with its bound: it can be looked at several times.
+pub(super) struct Search<'q, 'p> {
+    trials: Trials<'q, 'p>,
+    bounds: Bounds,
+}
+
+/// Compiles a question, and lets `ask` look at it.
+pub(super) fn search<T>(question: &Question<'_>, ask: impl FnOnce(&mut Search<'_, '_>) -> T) -> T {
     let with_buffers = question.snapshot.with_virtual_pods();
     let plain = Request::of(with_buffers.as_ref().unwrap_or(question.snapshot));
     let with_volumes = attachments::as_resources(&plain);
@@ -107,17 +120,36 @@ pub(super) fn search(question: &Question<'_>) -> Found {
     let pods = Pods::new(question, &problem);
     let mut trials = Trials::new(question, &problem, &run, &pods);
     let bounds = Bounds::new(question, &mut trials);
-    if question.decided.is_none() && bounds.is_at_the_least(question) {
-        let certificates =
-            (0..question.machines.len()).map(|index| (index, bounds.nothing_to_gain(question, &pods, index)));
-        return Found { sets: Vec::new(), certificates: certificates.collect(), bound: bounds.bound };
+    ask(&mut Search { trials, bounds })
+}
+
+impl Search<'_, '_> {
+    /// What machines for all pods cost at least, in nano-dollars per hour: those that could go and stay, and new ones.
+    pub(super) fn bound(&self) -> i128 {
+        self.bounds.bound
     }
-    let sets = match question.decided {
-        Some(sets) => sets.to_vec(),
-        None => neighbourhoods::best_sets(&mut trials, &bounds),
-    };
-    let certificates = certificates::of_the_rest(&mut trials, &bounds, &sets);
-    Found { sets, certificates, bound: bounds.bound }
+
+    /// Looks for sets of machines that could go.
+    pub(super) fn look(&mut self, known: &Known) -> Found {
+        let Self { trials, bounds } = self;
+        trials.known.clone_from(known);
+        if bounds.is_at_the_least(trials.question) {
+            let machines = 0..trials.question.machines.len();
+            let certificates =
+                machines.map(|index| (index, bounds.nothing_to_gain(trials.question, trials.pods, index)));
+            return Found { sets: Vec::new(), certificates: certificates.collect() };
+        }
+        let sets = neighbourhoods::best_sets(trials, bounds);
+        self.decided(known, &sets)
+    }
+
+    /// What goes is decided, and it is only asked why the others stay.
+    pub(super) fn decided(&mut self, known: &Known, sets: &[Vec<usize>]) -> Found {
+        let Self { trials, bounds } = self;
+        trials.known.clone_from(known);
+        let certificates = certificates::of_the_rest(trials, bounds, sets);
+        Found { sets: sets.to_vec(), certificates }
+    }
 }
 
 /// The pods of the machines and those that wait, by class.

@@ -7,7 +7,7 @@
 //!
 //! Differs: `drifted-destinations`. Karpenter places pods that move on nodes that have drifted as well, and moves them
 //! again when these go. Here no pod is planned onto a drifted node, so that a roll-out evicts each pod once. Nor is any
-//! planned onto a node that has expired.
+//! planned onto a node that has expired or is broken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use model::{NamespacedName, Uid};
 
 use super::candidates::Context;
 use super::plan::Simulated;
+use crate::catalogue::{Offering, Reservation};
 use crate::plan::{ExistingPlacement, Refusal};
 use crate::provisioning;
 use crate::snapshot::fleet::{FleetNode, Moves, UnderWay};
@@ -45,6 +46,8 @@ pub(super) struct What {
     pub(super) could_go: BTreeSet<NodeId>,
     /// No pod that moves may go to these.
     pub(super) closed: BTreeSet<NodeId>,
+    /// Machines among those that are removed whose places in reservations are free for others.
+    pub(super) credited: BTreeSet<NodeId>,
 }
 
 /// The snapshot as if machines were being deleted, and the pods of the machines that are asked about, which move.
@@ -65,13 +68,16 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
         let could_go = what.could_go.contains(&node);
         if goes {
             exclude(&mut snapshot, node, Excluded::Deleting);
-        } else if context.outdated(machine).is_some() || what.closed.contains(&node) {
+        } else if context.is_closed(machine) || what.closed.contains(&node) {
             exclude(&mut snapshot, node, Excluded::Cordoned);
         }
         if !goes && !could_go {
             continue;
         }
         free_limits(&mut snapshot, machine);
+        if what.credited.contains(&node) {
+            free_reservation(&mut snapshot, machine);
+        }
         for pod in &machine.pods {
             let Moves::As(pending) = &pod.moves else { continue };
             if waiting.contains(&pod.pod.uid) {
@@ -92,8 +98,11 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
 impl Simulation {
     /// Simulates the removal of these machines; no pod that moves goes to the closed ones.
     pub(super) fn new(context: &Context<'_>, leaving: &BTreeSet<NodeId>, closed: &BTreeSet<NodeId>) -> Self {
-        let what = What { leaving: leaving.clone(), closed: closed.clone(), ..What::default() };
-        let (snapshot, movers) = as_if(context, &what);
+        Self::of(context, &What { leaving: leaving.clone(), closed: closed.clone(), ..What::default() })
+    }
+
+    pub(super) fn of(context: &Context<'_>, what: &What) -> Self {
+        let (snapshot, movers) = as_if(context, what);
         let plan = provisioning::plan(&snapshot);
         Self { simulated: Simulated { snapshot, plan }, movers }
     }
@@ -132,6 +141,32 @@ fn exclude(snapshot: &mut Snapshot, node: NodeId, why: Excluded) {
     {
         *node = Arc::new(Node { excluded: Some(why), ..Node::clone(node) });
     }
+}
+
+/// Gives the machine's place in its reservation to whoever is launched next.
+fn free_reservation(snapshot: &mut Snapshot, machine: &FleetNode) {
+    let Some((_, reservation)) = reserved_offering(snapshot, machine) else { return };
+    for pool in snapshot.node_pools.iter_mut() {
+        let is_it = |offering: &Offering| offering.reservation.is_some_and(|it| it.id == reservation.id);
+        if !pool.catalogue.offerings.iter().any(is_it) {
+            continue;
+        }
+        for offering in Arc::make_mut(&mut pool.catalogue).offerings.iter_mut() {
+            if let Some(it) = offering.reservation.as_mut().filter(|it| it.id == reservation.id) {
+                it.remaining = it.remaining.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// The offering that a machine was launched from, and the reservation in which it holds a place.
+pub(super) fn reserved_offering<'s>(
+    snapshot: &'s Snapshot,
+    machine: &FleetNode,
+) -> Option<(&'s Offering, Reservation)> {
+    let (pool, id, _) = machine.machine.offering?;
+    let offering = snapshot.node_pools.try_get(pool)?.catalogue.offerings.try_get(id)?;
+    Some((offering, offering.reservation?))
 }
 
 /// Machines that are going do not count against limits.

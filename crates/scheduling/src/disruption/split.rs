@@ -94,6 +94,7 @@ fn command(
         nodes,
         replacements: replacements.into_iter().collect(),
         static_pool: None,
+        terminate_first: None,
         moves,
         saving: PriceNanoUsdPerHour(before.0.saturating_sub(after.0)),
         eviction_cost: EvictionCost::of_node(set.iter().flat_map(|machine| machine.movers()).map(|pod| pod.cost)),

@@ -2,6 +2,8 @@ mod consolidation;
 mod deletion_order;
 mod expired;
 mod static_drift;
+mod terminate_first;
+mod unhealthy;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -64,6 +66,7 @@ fn fleet(snapshot: &Snapshot) -> Fleet {
             machine: Machine { offering: Some((pool, offering.0, offering.1.price)), ..Machine::default() },
             capacity: node.allocatable.clone(),
             claim: ClaimFacts { consolidatable: Some(Timestamp::default()), ..ClaimFacts::default() },
+            unhealthy: None,
             under_way: (node.excluded == Some(crate::snapshot::Excluded::Deleting)).then_some(UnderWay::Deletion),
             is_protected: false,
             pods: pods.collect(),
@@ -136,7 +139,7 @@ fn render(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
         };
         let machines = command.replacements.iter().map(|id| machine(*id));
         let replacements: Vec<String> =
-            machines.chain(command.static_pool.iter().map(|pool| format!("another of {pool}"))).collect();
+            machines.chain(command.launches_from().map(|pool| format!("another of {pool}"))).collect();
         let moves = command.moves.iter().map(|it| {
             let pod = &simulated.unwrap().snapshot.pods[it.pod].pod.name.name;
             let to = match it.to {
@@ -148,8 +151,9 @@ fn render(snapshot: &Snapshot, plan: &DisruptionPlan) -> String {
         let moves: Vec<String> = moves.collect();
         let _ = writeln!(
             text,
-            "{} [{}] by [{}] moves [{}] saves {} costs {}",
+            "{}{} [{}] by [{}] moves [{}] saves {} costs {}",
             command.reason,
+            command.terminate_first.map(|why| format!(" first ({})", why.as_str())).unwrap_or_default(),
             nodes.join(", "),
             replacements.join(", "),
             moves.join(", "),
@@ -251,6 +255,7 @@ fn a_static_pool_and_one_of_which_nothing_is_known_keep_their_machines() {
         machine: Machine::default(),
         capacity: Default::default(),
         claim: ClaimFacts::default(),
+        unhealthy: None,
         under_way: None,
         is_protected: false,
         pods: Vec::new(),

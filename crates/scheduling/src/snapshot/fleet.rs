@@ -39,6 +39,8 @@ pub struct FleetNode {
     pub capacity: ResourceVec,
     /// What its NodeClaim says.
     pub claim: ClaimFacts,
+    /// That it is broken and should be replaced.
+    pub unhealthy: Option<Unhealthy>,
     /// What is being done with it already.
     pub under_way: Option<UnderWay>,
     /// Whether the Node's annotation `karpenter.sh/do-not-disrupt` is `true`.
@@ -89,6 +91,36 @@ pub struct Drift {
     pub cause: Arc<str>,
     /// Since when.
     pub since: Timestamp,
+}
+
+/// That a machine is broken by the repair policies of its provider, and should be replaced for that (Karpenter 1.15,
+/// `pkg/controllers/disruption/repair.go`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unhealthy {
+    /// The condition by which it is broken: `Ready=False (KubeletNotReady)`.
+    pub condition: Arc<str>,
+    /// Since when it should be replaced: the condition is not tolerated any longer.
+    pub since: Timestamp,
+    /// The higher, the earlier its turn.
+    pub score: DurationMs,
+    /// How long its drain may take, by the policies; `None` leaves that to the NodeClaim.
+    pub drain_bound: Option<DurationMs>,
+    /// What keeps it from being replaced for that.
+    pub hold: Option<RepairHold>,
+}
+
+/// What keeps a broken machine from being replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepairHold {
+    /// Its Node has the annotation `karpenter.sh/do-not-repair`.
+    DoNotRepair,
+    /// So many nodes of its NodePool are unhealthy that the cause is probably not in the machines.
+    TooMany {
+        /// How many.
+        unhealthy: usize,
+        /// Of so many.
+        nodes: usize,
+    },
 }
 
 /// Why a machine is no candidate for anything: somebody has begun with it. Each counts against its NodePool's budgets.
@@ -173,6 +205,8 @@ pub enum ReplicasHold {
     Surplus,
     /// One more would exceed this limit.
     NodeLimit(i64),
+    /// It could be launched from reservations only, and these are full.
+    ReservationsFull,
 }
 
 impl Replicas {
@@ -219,12 +253,12 @@ impl Reason {
     /// All there are.
     pub const ALL: [Self; 5] = [Self::Underutilized, Self::Empty, Self::Drifted, Self::Expired, Self::Unhealthy];
 
-    /// Whether it holds no machine up for good that its pods may not be evicted, if its NodeClaim has a
-    /// `terminationGracePeriod`: they leave by force in the end (Karpenter's class "eventual").
+    /// Whether it holds no machine up for good that its pods may not be evicted, if something bounds the drain: they
+    /// leave by force in the end (Karpenter's class "eventual").
     pub fn is_eventual(self) -> bool {
         match self {
-            Self::Drifted | Self::Expired => true,
-            Self::Underutilized | Self::Empty | Self::Unhealthy => false,
+            Self::Drifted | Self::Expired | Self::Unhealthy => true,
+            Self::Underutilized | Self::Empty => false,
         }
     }
 
@@ -339,6 +373,19 @@ impl FleetNode {
     /// without looking for places for them.
     pub fn is_empty(&self) -> bool {
         self.movers().next().is_none()
+    }
+
+    /// How long its drain may take if it goes for that reason: the shorter of what repair policies and its NodeClaim
+    /// say. `None`: until its pods have left.
+    pub fn drain_bound(&self, reason: Reason) -> Option<DurationMs> {
+        let of_policies = self.unhealthy.as_ref().filter(|_| reason == Reason::Unhealthy);
+        let of_policies = of_policies.and_then(|unhealthy| unhealthy.drain_bound);
+        [of_policies, self.claim.termination_grace_period].into_iter().flatten().min()
+    }
+
+    /// Whether it may go for that reason although pods may not be evicted: they leave by force in the end.
+    pub fn ends_by_force(&self, reason: Reason) -> bool {
+        reason.is_eventual() && self.drain_bound(reason).is_some()
     }
 
     /// What it costs to evict its pods.

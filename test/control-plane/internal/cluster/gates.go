@@ -17,28 +17,6 @@ const (
 	GatesAll GateSet = "all"
 )
 
-// offByDefault are the gates of Kubernetes 1.36 around DRA and pod groups that are off unless asked for. The apiserver, the
-// controller manager and the scheduler each know all of them, so all three get the same list.
-var offByDefault = []string{
-	"DRADeviceTaintRules",
-	"DRAListTypeAttributes",
-	"DRANodeAllocatableResources",
-	"DRAResourcePoolStatus",
-	"DRAWorkloadResourceClaims",
-	"GangScheduling",
-	"GenericWorkload",
-	"TopologyAwareWorkloadScheduling",
-	"WorkloadAwarePreemption",
-	"WorkloadWithJob",
-}
-
-// apisOffByDefault are the API versions those gates need.
-var apisOffByDefault = []string{
-	"resource.k8s.io/v1alpha3",
-	"resource.k8s.io/v1beta2",
-	"scheduling.k8s.io/v1alpha2",
-}
-
 // features is what the gate options come to: the values of two command-line flags, empty where nothing is to be set.
 type features struct {
 	gates         string

@@ -16,7 +16,7 @@ use super::suite::Specs;
 use super::sweep::Sweeper;
 use crate::cluster::Cluster;
 use crate::controller::{self, Supervisor};
-use crate::{Gates, apply, eventually, install};
+use crate::{Platform, apply, eventually, install};
 
 /// Stages of kwok that the suites were written for, in Karpenter's module: pods that end as an annotation says, and
 /// pods that never become ready.
@@ -87,7 +87,7 @@ impl Place {
             arguments.extend(["--arg".to_owned(), stand_in::argument(address)]);
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let cluster = Cluster::without_node_class(&name, Gates::Default, &arguments).await?;
+        let cluster = Cluster::without_node_class(&name, Platform::default(), &arguments).await?;
         cluster.more_rights(&RIGHTS).await?;
         let client = cluster.client().await?;
 

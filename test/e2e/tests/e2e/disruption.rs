@@ -17,8 +17,6 @@ use crate::cluster::{Cluster, Corner, DEADLINE, node_of, shared};
 
 /// The annotation with a command's note.
 const NOTE: &str = "dovetail.sh/disruption-command";
-/// Keeps a deleted NodeClaim where a test can look at it.
-const HOLD: &str = "e2e.dovetail.test/hold";
 
 /// Machines of one CPU, which go when they are empty or have drifted.
 fn voluntary(budgets: &Value) -> Value {
@@ -145,11 +143,8 @@ async fn a_drifted_machine_is_replaced_before_it_goes_and_its_pods_come_to_the_r
     corner.apply([large_deployment(&corner, 2)]).await?;
     corner.bound(2).await?;
     let before = settled(&corner, 2, 2).await?;
-    let claims: Api<NodeClaim> = Api::all(corner.client.clone());
     for claim in &before {
-        let held: Vec<&str> = claim.finalizers().iter().map(String::as_str).chain([HOLD]).collect();
-        let patch = Patch::Merge(json!({ "metadata": { "finalizers": held } }));
-        claims.patch(&claim.name_any(), &PatchParams::default(), &patch).await?;
+        corner.hold(claim).await?;
     }
     change_template(&corner, json!({})).await?;
     let old = |claim: &NodeClaim| before.iter().any(|it| it.name_any() == claim.name_any());
@@ -168,14 +163,7 @@ async fn a_drifted_machine_is_replaced_before_it_goes_and_its_pods_come_to_the_r
         ensure!(ready.iter().any(|ready| *ready <= deleted), "{} went first, {ready:?}", claim.name_any());
     }
     for claim in &before {
-        eventually("the claim may go", DEADLINE, async || {
-            let Some(now) = claims.get_opt(&claim.name_any()).await? else { return Ok(()) };
-            let rest: Vec<&str> = now.finalizers().iter().map(String::as_str).filter(|it| *it != HOLD).collect();
-            let patch = json!({ "metadata": { "finalizers": rest, "resourceVersion": now.resource_version() } });
-            claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
-            Ok(())
-        })
-        .await?;
+        corner.release(claim).await?;
     }
     let after = settled(&corner, 2, 2).await?;
     ensure!(after.iter().all(|claim| !old(claim)), "{after:?}");
@@ -257,6 +245,20 @@ async fn pods_that_may_not_be_evicted_keep_their_drifted_machines() -> Result<()
     corner.abandon().await
 }
 
+/// A template whose machines never are initialized: nobody takes this taint away.
+fn never_ready() -> Value {
+    json!({ "startupTaints": [{ "key": "e2e.dovetail.test/never", "effect": "NoSchedule" }] })
+}
+
+/// The only machine that stays is that one, and nothing says that it was to go.
+async fn is_as_before(corner: &Corner, claim: &str) -> Result<()> {
+    let claims = corner.node_claims().await?;
+    let staying: Vec<String> =
+        claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_none()).map(ResourceExt::name_any).collect();
+    ensure!(staying == [claim], "{staying:?}");
+    nothing_is_left(corner).await
+}
+
 fn options(cluster: &Cluster) -> Result<controller::Options> {
     cluster.controller()
 }
@@ -271,9 +273,7 @@ async fn a_replacement_that_is_never_ready_is_taken_back_and_the_machine_takes_p
     corner.bound(1).await?;
     let before = settled(&corner, 1, 1).await?;
     let first = before[0].name_any();
-    // Nobody takes this taint away.
-    let taint = json!({ "startupTaints": [{ "key": "e2e.dovetail.test/never", "effect": "NoSchedule" }] });
-    change_template(&corner, taint).await?;
+    change_template(&corner, never_ready()).await?;
     let is_replacement = |claim: &&NodeClaim| claim.name_any() != first;
     let replacement = eventually("a replacement has come", DEADLINE, async || {
         let claims = corner.node_claims().await?;
@@ -287,17 +287,7 @@ async fn a_replacement_that_is_never_ready_is_taken_back_and_the_machine_takes_p
     .await?;
     corner.event("it is waited for", &replacement, |event| event.starts_with("DisruptionWaitingReadiness: ")).await?;
     blocked(&corner, &first, "its replacements were not ready in time").await?;
-    eventually("all is as before", DEADLINE, async || {
-        let claims = corner.node_claims().await?;
-        let staying: Vec<String> = claims
-            .iter()
-            .filter(|claim| claim.metadata.deletion_timestamp.is_none())
-            .map(ResourceExt::name_any)
-            .collect();
-        ensure!(staying == [first.clone()], "{staying:?}");
-        nothing_is_left(&corner).await
-    })
-    .await?;
+    eventually("all is as before", DEADLINE, async || is_as_before(&corner, &first).await).await?;
     ensure!(controller.metric("karpenter_voluntary_disruption_queue_failures_total")? >= 1.0, "not counted");
     ensure!(corner.pods().await?.iter().all(|pod| node_of(pod).is_some()), "a pod was evicted");
     controller.terminate().await.map(drop)
@@ -365,6 +355,48 @@ async fn whichever_step_the_controller_dies_at_the_next_one_ends_what_it_began()
     Ok(())
 }
 
+/// The steps of a roll-back.
+const ROLL_BACK: [&str; 4] =
+    ["disruption.before-discard", "disruption.before-untaint", "disruption.before-unmark", "disruption.before-forget"];
+
+#[tokio::test]
+async fn whichever_step_of_a_roll_back_the_controller_dies_at_the_next_one_completes_it() -> Result<()> {
+    let cluster = Cluster::new("roll-back-crashes").await?;
+    for failpoint in ROLL_BACK {
+        let name = format!("roll-back-{}", failpoint.replace('.', "-"));
+        let corner = Corner::without_node_pool(cluster.client().await?, &name).await?;
+        let options = options(&cluster)?.named(&name).arg("--replacement-timeout=10s");
+        let doomed = options.clone().named(&format!("{name}-doomed"));
+        let doomed = Controller::start(&doomed.env("DOVETAIL_FAILPOINTS", &format!("{failpoint}=abort")))?;
+        corner.node_pool(voluntary(&any_number())).await?;
+        corner.apply([large_deployment(&corner, 1)]).await?;
+        corner.bound(1).await?;
+        let first = settled(&corner, 1, 1).await.context(name.clone())?[0].name_any();
+        change_template(&corner, never_ready()).await?;
+        doomed.ended(2 * DEADLINE).await.with_context(|| format!("{failpoint} was not hit"))?;
+        ensure!(doomed.log()?.contains(&format!("failpoint {failpoint}")), "it ended otherwise:\n{}", doomed.log()?);
+        let died_midway = is_as_before(&corner, &first).await.is_err();
+        ensure!(died_midway, "{failpoint}: there was nothing left to take back");
+        // It has drifted still, and nothing is begun anew.
+        let pools: Api<NodePool> = Api::all(corner.client.clone());
+        let patch = Patch::Merge(json!({ "spec": { "disruption": { "budgets": [{ "nodes": "0" }] } } }));
+        pools.patch(&corner.name, &PatchParams::default(), &patch).await?;
+        let next = Controller::start_ready(&options).await?;
+        eventually(&format!("{failpoint}: all is as before"), 2 * DEADLINE, async || {
+            is_as_before(&corner, &first).await?;
+            let (claims, nodes) = (corner.node_claims().await?.len(), corner.nodes().await?.len());
+            ensure!((claims, nodes) == (1, 1), "{claims} NodeClaims, {nodes} Nodes");
+            Ok(())
+        })
+        .await?;
+        ensure!(corner.pods().await?.iter().all(|pod| node_of(pod).is_some()), "{failpoint}: a pod was evicted");
+        corner.abandon().await?;
+        corner.emptied().await.context(name)?;
+        next.terminate().await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn drifted_machines_of_a_static_nodepool_are_replaced_one_by_one_within_its_limit() -> Result<()> {
     let cluster = Cluster::new("static-drift").await?;
@@ -412,9 +444,7 @@ async fn a_machine_past_its_time_waits_for_budgets_and_for_its_replacement_where
     blocked(&corner, &name, "it has expired, but nodepool graceful allows no disruptions").await?;
     settled(&corner, 1, 1).await?;
     let claims: Api<NodeClaim> = Api::all(corner.client.clone());
-    let held: Vec<&str> = before[0].finalizers().iter().map(String::as_str).chain([HOLD]).collect();
-    let patch = Patch::Merge(json!({ "metadata": { "finalizers": held } }));
-    claims.patch(&name, &PatchParams::default(), &patch).await?;
+    corner.hold(&before[0]).await?;
     // What comes in its place stays.
     wanted("Never", "100%").await?;
     let deleted_at = eventually("the old machine is going", 2 * DEADLINE, async || {
@@ -428,14 +458,7 @@ async fn a_machine_past_its_time_waits_for_budgets_and_for_its_replacement_where
     ensure!(ready.len() == 1 && ready[0] <= deleted_at, "{ready:?}, and it was deleted at {deleted_at}");
     let is_it = |event: &str| event.starts_with("DisruptionTerminating: ") && event.contains("Expired");
     corner.event("why it goes", &name, is_it).await?;
-    eventually("the claim may go", DEADLINE, async || {
-        let Some(now) = claims.get_opt(&name).await? else { return Ok(()) };
-        let rest: Vec<&str> = now.finalizers().iter().map(String::as_str).filter(|it| *it != HOLD).collect();
-        let patch = json!({ "metadata": { "finalizers": rest, "resourceVersion": now.resource_version() } });
-        claims.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        Ok(())
-    })
-    .await?;
+    corner.release(&before[0]).await?;
     settled(&corner, 1, 1).await?;
     corner.abandon().await
 }

@@ -4,7 +4,8 @@
 //! A scenario is a file in `dra/scenarios`, see [`scenario`]. All of them run side by side on one control plane, each
 //! with nodes, a namespace and a driver of its own. What a server does not keep cannot be tested on it: such a scenario
 //! is skipped with the field that the server drops, and only if the support matrix says that this release, with these
-//! gates, does not have the feature.
+//! gates, does not have the feature, or the scenario is another release's. The control plane is one of Kubernetes 1.36,
+//! or of the release that `DOVETAIL_KUBERNETES` names.
 
 mod matrix;
 mod outcome;
@@ -18,7 +19,8 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use e2e::control_plane::{ControlPlane, Gates, Options};
+use e2e::control_plane::Options;
+use e2e::{ControlPlane, Gates, Kubernetes, Platform};
 use futures::{StreamExt, stream};
 
 use matrix::Matrix;
@@ -31,30 +33,33 @@ const SIDE_BY_SIDE: usize = 8;
 
 #[tokio::test]
 async fn devices_are_given_as_predicted_with_default_gates() -> Result<()> {
-    check(Gates::Default).await.map(drop)
+    check(Platform { kubernetes: Kubernetes::asked_for()?, gates: Gates::Default }).await.map(drop)
 }
 
 #[tokio::test]
 async fn devices_are_given_as_predicted_with_all_gates_and_the_support_matrix_says_which() -> Result<()> {
-    let checked = check(Gates::All).await?;
-    assert_eq!(checked, Matrix::read()?.held_against("control plane"));
+    let kubernetes = Kubernetes::asked_for()?;
+    let checked = check(Platform { kubernetes, gates: Gates::All }).await?;
+    assert_eq!(checked, Matrix::read()?.held_against(&format!("control plane {kubernetes}")));
     Ok(())
 }
 
 /// Plays all scenarios; gives the features that were.
-async fn check(gates: Gates) -> Result<BTreeSet<String>> {
+async fn check(platform: Platform) -> Result<BTreeSet<String>> {
+    let Platform { kubernetes, gates } = platform;
     let binary = tokio::task::spawn_blocking(e2e::binary::with_failpoints).await??;
-    let scenarios = Scenario::all()?;
-    let name = format!("dra-{gates:?}").to_lowercase();
-    let plane = ControlPlane::up(Options { name, gates, ..Options::default() }).await?;
+    let scenarios = Scenario::all(kubernetes)?;
+    let name = format!("dra-{kubernetes}-{gates:?}").to_lowercase();
+    let plane = ControlPlane::up(Options { name, gates, kubernetes, ..Options::default() }).await?;
     let client = plane.client().await?;
     let started = Instant::now();
-    let predictor = Predictor::new(binary, &plane, gates)?;
+    let predictor = Predictor::new(binary, &plane, platform)?;
     let matrix = Matrix::read()?;
 
     let mut stages = Vec::with_capacity(scenarios.len());
     for scenario in &scenarios {
-        let mut is_served = matches!(gates, Gates::All) || !scenario.only_with_all_gates;
+        let mut is_served =
+            scenario.is_for(kubernetes) && (matches!(gates, Gates::All) || !scenario.only_with_all_gates);
         for feature in &scenario.features {
             is_served &= matrix.serves(feature, plane.version(), gates)?;
         }

@@ -5,7 +5,7 @@ use e2e::controller::Supervisor;
 use e2e::fidelity::{
     self, DeviceOutcome, DeviceScenario, DisruptionOutcome, DisruptionScenario, Outcome, Scenario, Stage,
 };
-use e2e::{Controller, Gates, apply, install};
+use e2e::{Controller, Gates, Platform, apply, install};
 use futures::future::join_all;
 use kube::ResourceExt;
 
@@ -52,7 +52,7 @@ async fn claims_of_random_scenarios_are_allocated_as_they_were_planned() -> Resu
     let controller = Controller::start_ready(&options).await?;
     let mut total = DeviceOutcome::default();
     for seed in DEVICES {
-        let scenario = DeviceScenario::random(seed, Gates::Default);
+        let scenario = DeviceScenario::random(seed, Platform::default());
         let outcome = scenario.play(&client, &controller, Gates::Default).await;
         total.add(outcome.with_context(|| format!("seed {seed}"))?);
     }

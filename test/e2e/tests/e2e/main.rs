@@ -12,6 +12,7 @@ mod devices;
 mod disruption;
 mod dra;
 mod driver_drain;
+mod driver_rollout;
 mod faults;
 mod fidelity;
 mod gangs;

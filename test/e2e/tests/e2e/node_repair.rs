@@ -46,6 +46,12 @@ fn status<'c>(claim: &'c NodeClaim, type_: &str) -> Option<&'c str> {
     conditions.find(|it| it.type_ == type_).map(|it| it.status.as_str())
 }
 
+fn initialized_at(claim: &NodeClaim) -> Option<i64> {
+    let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+    let initialized = conditions.into_iter().find(|it| it.type_ == "Initialized" && it.status == "True");
+    initialized.map(|it| it.last_transition_time.0.as_second())
+}
+
 /// Sets a condition of the Node.
 async fn set(corner: &Corner, node: &str, type_: &str, status: &str) -> Result<()> {
     let now = k8s_openapi::jiff::Timestamp::now().to_string();
@@ -102,18 +108,23 @@ async fn one_of_five(corner: &Corner) -> Result<()> {
     let patch = Patch::Merge(json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": "true" } } }));
     nodes.patch(&node, &PatchParams::default(), &patch).await?;
     let claim = claim_of(corner, &node).await?;
+    corner.hold(&claim).await?;
     set(corner, &node, UNHEALTHY, "True").await?;
-    eventually("its NodeClaim goes, with the drain that the policy bounds", DEADLINE, async || {
+    let deleted_at = eventually("its NodeClaim goes, with the drain that the policy bounds", DEADLINE, async || {
         let claims: Api<NodeClaim> = Api::all(corner.client.clone());
-        let Some(claim) = claims.get_opt(&claim.name_any()).await? else { return Ok(()) };
+        let claim = claims.get(&claim.name_any()).await?;
         let deleted = claim.metadata.deletion_timestamp.as_ref().context("it is not deleted")?;
         let text = claim.annotations().get("karpenter.sh/nodeclaim-termination-timestamp").context("no deadline")?;
         let deadline: k8s_openapi::jiff::Timestamp = text.parse()?;
         let bound_s = deadline.as_second() - deleted.0.as_second();
         ensure!((40..=46).contains(&bound_s), "{bound_s} s");
-        Ok(())
+        Ok(deleted.0.as_second())
     })
     .await?;
+    let claims = corner.node_claims().await?;
+    let ready = claims.iter().filter_map(initialized_at).filter(|at| *at <= deleted_at).count();
+    ensure!(claims.len() == 6 && ready == 6, "{} NodeClaims, {ready} were ready when it went", claims.len());
+    corner.release(&claim).await?;
     replaced(corner, &node, 5).await?;
     corner.event("why is told", &node, |event| event.contains("KWOKUnhealthy=True")).await
 }
@@ -223,22 +234,33 @@ async fn a_node_is_rebooted_in_its_place_and_replaced_when_that_has_not_helped_t
     controller.terminate().await.map(drop)
 }
 
-/// The steps of a repair, and by which condition they are reached.
-const STEPS: [(&str, &str); 14] = [
-    (UNHEALTHY, "repair.before-deadline"),
-    (UNHEALTHY, "repair.before-delete"),
-    (UNHEALTHY, "repair.after-delete"),
-    (REBOOT, "repair.before-note"),
-    (REBOOT, "repair.before-request"),
-    (REBOOT, "repair.after-request"),
-    (REBOOT, "reboot.before-fence"),
-    (REBOOT, "reboot.before-boot-id"),
-    (REBOOT, "reboot.before-provider"),
-    (REBOOT, "reboot.after-provider"),
-    (REBOOT, "reboot.before-issued"),
-    (REBOOT, "reboot.before-open"),
-    (REBOOT, "reboot.before-success"),
-    (REBOOT, "reboot.after-success"),
+/// How a machine is repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Replace,
+    /// By the rules of Karpenter before 1.15.
+    Legacy,
+    Reboot,
+}
+
+/// The steps of a repair that no other disruption takes, and in which way they are reached.
+const STEPS: [(Way, &str); 16] = [
+    (Way::Replace, "disruption.before-deletion"),
+    (Way::Replace, "disruption.after-deadline"),
+    (Way::Legacy, "repair.before-deadline"),
+    (Way::Legacy, "repair.before-delete"),
+    (Way::Legacy, "repair.after-delete"),
+    (Way::Reboot, "repair.before-note"),
+    (Way::Reboot, "repair.before-request"),
+    (Way::Reboot, "repair.after-request"),
+    (Way::Reboot, "reboot.before-fence"),
+    (Way::Reboot, "reboot.before-boot-id"),
+    (Way::Reboot, "reboot.before-provider"),
+    (Way::Reboot, "reboot.after-provider"),
+    (Way::Reboot, "reboot.before-issued"),
+    (Way::Reboot, "reboot.before-open"),
+    (Way::Reboot, "reboot.before-success"),
+    (Way::Reboot, "reboot.after-success"),
 ];
 /// Most of it is waiting, so some clusters side by side.
 const CLUSTERS: usize = 3;
@@ -248,8 +270,8 @@ async fn a_crash_at_any_step_of_a_repair_leaves_it_to_the_next() -> Result<()> {
     let parts = STEPS.chunks(STEPS.len().div_ceil(CLUSTERS)).enumerate();
     try_join_all(parts.map(async |(index, steps)| {
         let cluster = Cluster::new(&format!("repair-crashes-{index}")).await?;
-        for (condition, failpoint) in steps {
-            survives(&cluster, condition, failpoint).await.with_context(|| (*failpoint).to_owned())?;
+        for (way, failpoint) in steps {
+            survives(&cluster, *way, failpoint).await.with_context(|| (*failpoint).to_owned())?;
         }
         anyhow::Ok(())
     }))
@@ -257,10 +279,18 @@ async fn a_crash_at_any_step_of_a_repair_leaves_it_to_the_next() -> Result<()> {
     .map(drop)
 }
 
-async fn survives(cluster: &Cluster, condition: &str, failpoint: &str) -> Result<()> {
+async fn survives(cluster: &Cluster, way: Way, failpoint: &str) -> Result<()> {
     let client = cluster.client().await?;
     let corner = Corner::without_node_pool(client.clone(), &failpoint.replace('.', "-")).await?;
-    let alone = options(cluster)?.arg("--disable-leader-election");
+    let mut alone = options(cluster)?.arg("--disable-leader-election");
+    let condition = match way {
+        Way::Replace => UNHEALTHY,
+        Way::Legacy => {
+            alone = alone.arg("--legacy-node-repair");
+            UNHEALTHY
+        }
+        Way::Reboot => REBOOT,
+    };
     let dying = alone.clone().env("DOVETAIL_FAILPOINTS", &format!("{failpoint}=abort"));
     let controller = Controller::start_ready(&dying).await?;
     fleet(&corner, 1, json!([{ "nodes": "100%" }])).await?;
@@ -271,9 +301,9 @@ async fn survives(cluster: &Cluster, condition: &str, failpoint: &str) -> Result
     controller.ended(DEADLINE).await?;
 
     let controller = Controller::start_ready(&alone).await?;
-    match condition {
-        UNHEALTHY => replaced(&corner, &node, 1).await?,
-        _ => {
+    match way {
+        Way::Replace | Way::Legacy => replaced(&corner, &node, 1).await?,
+        Way::Reboot => {
             let now = rebooted(&corner, &node, &boot).await?;
             set(&corner, &node, condition, "False").await?;
             ensure!(boot_id(&nodes.get(&node).await?) == now, "it was rebooted twice");

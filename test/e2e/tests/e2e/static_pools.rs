@@ -8,6 +8,7 @@ use api::{NodeClaim, NodePool};
 use e2e::faults::audit::History;
 use e2e::wait::stays;
 use e2e::{Controller, controller, eventually, objects};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -247,5 +248,71 @@ async fn a_controller_that_dies_between_two_machines_launches_none_twice_and_rem
         corner.emptied().await?;
         controller.terminate().await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn at_its_limit_a_static_nodepool_gives_a_drifted_or_broken_machine_up_first_where_that_is_wanted() -> Result<()>
+{
+    let cluster = Cluster::new("terminate-first").await?;
+    let gates =
+        "--feature-gates=StaticCapacity=true,NodeRepair=true,TerminateFirstDrift=true,TerminateFirstRepair=true";
+    let controller = Controller::start_ready(&cluster.controller()?.arg(gates)).await?;
+    let client = cluster.client().await?;
+    let drifts = Corner::without_node_pool(client.clone(), "first-drifted").await?;
+    let breaks = Corner::without_node_pool(client, "first-broken").await?;
+    let drift = async || {
+        let pools: Api<NodePool> = Api::all(drifts.client.clone());
+        let metadata = json!({ "annotations": { "e2e.dovetail.test/changed": "yes" } });
+        let patch = Patch::Merge(json!({ "spec": { "template": { "metadata": metadata } } }));
+        pools.patch(&drifts.name, &PatchParams::default(), &patch).await.map(drop)
+    };
+    let broken = async || {
+        let node = breaks.nodes().await?.pop().context("no Node")?.name_any();
+        let nodes: Api<Node> = Api::all(breaks.client.clone());
+        let now = k8s_openapi::jiff::Timestamp::now().to_string();
+        let condition =
+            json!({ "type": "KWOKUnhealthy", "status": "True", "reason": "Test", "lastTransitionTime": now });
+        let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+        nodes.patch_status(&node, &PatchParams::default(), &patch).await?;
+        anyhow::Ok(())
+    };
+    tokio::try_join!(goes_first(&drifts, async || Ok(drift().await?)), goes_first(&breaks, async || broken().await),)?;
+    let metrics = controller.metrics()?;
+    for (pool, reason) in [("first-drifted", "drifted"), ("first-broken", "unhealthy")] {
+        let series = format!(
+            "karpenter_voluntary_disruption_terminate_first_decisions_total{{nodepool=\"{pool}\",reason=\"{reason}\",terminate_first_reason=\"static-at-limit\"}} 1"
+        );
+        ensure!(metrics.contains(&series), "no {series} in {metrics}");
+    }
+    controller.terminate().await.map(drop)
+}
+
+/// The only machine goes while no other is launched, and then exactly one comes.
+async fn goes_first(corner: &Corner, trigger: impl AsyncFn() -> Result<()>) -> Result<()> {
+    let history = History::start(&corner.client);
+    let limited = json!({ "spec": { "limits": { "nodes": "1" }, "disruption": { "budgets": [{ "nodes": "100%" }] } } });
+    corner.node_pool(objects::with(replicas(1), limited)).await?;
+    settled(corner, 1).await?;
+    let claims: Api<NodeClaim> = Api::all(corner.client.clone());
+    let first = corner.node_claims().await?.pop().context("no NodeClaim")?;
+    corner.hold(&first).await?;
+    trigger().await?;
+    eventually("the machine goes", 2 * DEADLINE, async || {
+        ensure!(claims.get(&first.name_any()).await?.metadata.deletion_timestamp.is_some(), "it stays");
+        Ok(())
+    })
+    .await?;
+    stays("nothing is launched beside it", Duration::from_secs(5), async || {
+        let all = corner.node_claims().await?.len();
+        ensure!(all == 1, "{all} NodeClaims");
+        Ok(())
+    })
+    .await?;
+    corner.release(&first).await?;
+    let after = settled(corner, 1).await?;
+    ensure!(!after.contains(&first.name_any()), "it is there");
+    let ever = history.claims_of(&corner.name).len();
+    ensure!(ever == 2, "{ever} NodeClaims ever");
     Ok(())
 }

@@ -29,13 +29,20 @@ pub(super) type Together = (&'static str, &'static [&'static str]);
 /// A provider's word, and the one place beside its own crate that may name it.
 pub(super) struct Provider {
     pub(super) own: &'static str,
+    /// Crates that do for it what it leaves to others.
+    pub(super) helpers: &'static [&'static str],
     pub(super) word: &'static str,
     pub(super) table: &'static str,
 }
 
 pub(super) const PROVIDERS: &[Provider] = &[
-    Provider { own: "cloudprovider_aws", word: "aws", table: "dovetail::providers" },
-    Provider { own: "cloudprovider_kwok", word: "kwok", table: "dovetail::providers" },
+    Provider {
+        own: "cloudprovider_aws",
+        helpers: &["cloudprovider_aws_sdk"],
+        word: "aws",
+        table: "dovetail::providers",
+    },
+    Provider { own: "cloudprovider_kwok", helpers: &[], word: "kwok", table: "dovetail::providers" },
 ];
 
 /// What cloud and device crates stand on.
@@ -69,6 +76,17 @@ pub(super) const CRATES: &[(&str, &[&[&str]])] = &[
     ("cluster", &[BELOW, &["decode"], INPUT]),
     ("cloudprovider_plugin", &[&["model", "api", "cloudprovider"]]),
     ("cloudprovider_aws", &[&["model", "api", "cloudprovider", "cloudprovider_plugin", "dra_templates"]]),
+    // The only crate that sees the SDK of AWS. Of the provider it knows what is called, and what is sent.
+    (
+        "cloudprovider_aws_sdk",
+        &[&[
+            "model",
+            "cloudprovider_aws::service",
+            "cloudprovider_aws::launch",
+            "cloudprovider_aws::node_class",
+            "cloudprovider_aws::options",
+        ]],
+    ),
     ("cloudprovider_kwok", &[&["model", "api", "cloudprovider", "cloudprovider_plugin", "dra_templates"]]),
     ("provisioner", &[&["model", "api", "dra_types", "dra_sched", "cloudprovider", "dra_templates", "overlay"], ABOVE]),
     ("dovetail", &[BELOW, ABOVE, &["checker", "provisioner"]]),
@@ -149,7 +167,7 @@ pub(super) const TOGETHER: &[Together] = &[
     ("checker", &["devices", "world"]),
     ("cloudprovider", &["instance_type", "offering", "requirements"]),
     ("cloudprovider_kwok", &["cluster", "drivers"]),
-    ("dra_types", &["device", "slice", "taint"]),
+    ("dra_types", &["device", "node_allocatable", "slice", "taint"]),
     ("k8s_cel", &["functions", "types", "value"]),
     ("k8s_cel", &["macros", "parser"]),
     ("k8s_cel", &["selector", "slots"]),

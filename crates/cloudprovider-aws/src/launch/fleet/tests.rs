@@ -51,12 +51,12 @@ fn of_capacity_blocks_there_is_one() {
 }
 
 #[test]
-fn machines_with_what_no_pod_uses_are_left_out_if_others_remain() {
+fn machines_with_what_no_pod_uses_are_left_out_unless_they_are_the_cheapest() {
     let exotic = |price| Candidate { kind: MachineKind::Exotic, ..candidate("g4dn.xlarge", "a", Market::Spot, price) };
     let ordinary = candidate("m5.large", "a", Market::Spot, 40);
-    assert_eq!(chosen(vec![exotic(10), ordinary.clone()], false), ["m5.large a Spot"]);
-    assert_eq!(chosen(vec![exotic(10), ordinary], true).len(), 2);
-    assert_eq!(chosen(vec![exotic(10)], false), ["g4dn.xlarge a Spot"]);
+    assert_eq!(chosen(vec![exotic(50), ordinary.clone()], false), ["m5.large a Spot"]);
+    assert_eq!(chosen(vec![exotic(50), ordinary.clone()], true).len(), 2);
+    assert_eq!(chosen(vec![exotic(10), ordinary], false), ["g4dn.xlarge a Spot", "m5.large a Spot"]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The NodePools of the input, with what each can launch as overlays leave it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::NodePool;
+use api::{NodeClassReference, NodePool};
 use cloudprovider::InstanceType;
-use decode::manifests::Origin;
+use decode::manifests::{Manifest, Origin};
 use decode::{Context, ObjectError, ObjectRef, Problem, Reason};
 use model::{NamespacedName, NodePoolName};
 use overlay::evaluate::Corrected;
@@ -20,12 +20,18 @@ use crate::snapshot::LaunchableNodePool;
 impl Reader<'_> {
     pub(super) fn add_node_pools(&mut self) {
         let mut node_pools = std::mem::take(&mut self.node_pools);
+        if self.header.is_none() {
+            self.note_missing_classes(&node_pools);
+        }
         if node_pools.is_empty()
             && self.header.is_none()
             && let Some(pool) = self.settings.default_node_pool
         {
             self.notes.push(OfflineNote::DefaultNodePool(describe(pool)));
             node_pools.push(GivenNodePool { object: Arc::new(pool.clone()), refused: None });
+        }
+        if self.header.is_none() {
+            node_pools.iter_mut().for_each(|pool| self.refuse_for_its_class(pool));
         }
         let mut corrected = self.correct(&node_pools);
         let mut compiled: Vec<(Types, Arc<Catalogue>)> = Vec::new();
@@ -69,7 +75,11 @@ impl Reader<'_> {
             let types = match self.instance_types.get(name.as_str()) {
                 Some(types) => types.as_slice().into(),
                 None if self.header.is_some() => continue,
-                None => Arc::clone(&default),
+                None => match self.class_types(&object.spec.template.spec.node_class_ref) {
+                    Some(Ok(types)) => Arc::clone(types),
+                    // What is wrong with the class has refused the NodePool.
+                    Some(Err(_)) | None => Arc::clone(&default),
+                },
             };
             if refused.is_none() {
                 names.push((name, &object.spec.template.metadata.labels));
@@ -102,6 +112,49 @@ impl Reader<'_> {
             all.insert(name.to_string(), types);
         }
         all
+    }
+
+    /// Whether an object is a node class that decides about instance types.
+    ///
+    /// # Errors
+    /// If the provider cannot use it.
+    pub(super) fn node_class(&self, manifest: &Manifest) -> Result<bool, ObjectError> {
+        match self.settings.node_class_types.and_then(|types| types.of_object(manifest)) {
+            None => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(why)) => {
+                let problem = Problem { field: String::new(), reason: Reason::Invalid(why.to_string()) };
+                Err(ObjectError { object: manifest.object_ref(), problem })
+            }
+        }
+    }
+
+    /// What a NodePool's node class makes of the instance types, if the input has it.
+    fn class_types(&self, class: &NodeClassReference) -> Option<&Result<Types, Arc<str>>> {
+        self.settings.node_class_types?.of(class)
+    }
+
+    fn refuse_for_its_class(&self, pool: &mut GivenNodePool) {
+        let class = &pool.object.spec.template.spec.node_class_ref;
+        if let (None, Some(Err(why))) = (&pool.refused, self.class_types(class)) {
+            pool.refused = Some(format!("its {} {} is refused: {why}", class.kind, class.name).into());
+        }
+    }
+
+    /// Says which node classes NodePools name that would decide about their machines.
+    fn note_missing_classes(&mut self, node_pools: &[GivenNodePool]) {
+        let Some(known) = self.settings.node_class_types else { return };
+        let mut missing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for GivenNodePool { object, refused } in node_pools {
+            let class = &object.spec.template.spec.node_class_ref;
+            let is_ours = self.settings.node_classes.contains(&(class.group.as_str(), class.kind.as_str()));
+            if refused.is_none() && is_ours && known.of(class).is_none() {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                missing.entry(format!("{} {}", class.kind, class.name)).or_default().insert(name);
+            }
+        }
+        let note = |(node_class, node_pools)| OfflineNote::MissingNodeClass { node_class, node_pools };
+        self.notes.extend(missing.into_iter().map(note));
     }
 
     fn compile(&mut self, types: &[Arc<InstanceType>]) -> Arc<Catalogue> {

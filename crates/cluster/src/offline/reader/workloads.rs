@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Reader;
 use decode::Context;
-use decode::devices::pod_devices;
+use decode::devices::pod_devices_as;
 use decode::manifests::Manifest;
 use decode::workloads::{PodSet, WorkloadKind, workload};
 
@@ -42,7 +42,8 @@ impl Reader<'_> {
             metadata.insert("name".to_owned(), Value::String(owner.name.to_string()));
         }
         let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
-        let read = decode::pod(&pod, context).and_then(|read| Ok((read, pod_devices(&pod)?)));
+        let admitted = super::admitted(self.header.as_ref(), &self.cluster.devices.compat, &self.admin_namespaces);
+        let read = decode::pod(&pod, context).and_then(|read| Ok((read, pod_devices_as(&pod, admitted)?)));
         match read {
             Ok((pod, devices)) => {
                 for (name, suffix) in names {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use decode::Context;
-use decode::devices::{may_want_devices, pod_devices};
+use decode::devices::{AdminNamespaces, may_want_devices, pod_devices};
 
 fn object(kind: &str, spec: &Value) -> Value {
     json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "x", "namespace": "ns"}, "spec": spec})
@@ -17,7 +17,8 @@ fn object(kind: &str, spec: &Value) -> Value {
 fn refused(kind: DeviceKind, object: &Value, expected: &str) {
     let compat = Compat::fixed();
     let mut objects = DeviceObjects::default();
-    let error = add_device_object(kind, object, Admitted::ByNobody(&compat), &mut objects).unwrap_err();
+    let error = add_device_object(kind, object, Admitted::ByNobody(&compat, &AdminNamespaces::default()), &mut objects)
+        .unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
@@ -25,7 +26,7 @@ fn refused(kind: DeviceKind, object: &Value, expected: &str) {
 fn what_is_wrong_with_an_object_is_told_with_its_name_and_field() {
     let class = object("DeviceClass", &json!({"selectors": [{"cel": {"expression": "device.driver =="}}]}));
     let compat = Compat::fixed();
-    let error = device_class(&class, Admitted::ByNobody(&compat)).unwrap_err().to_string();
+    let error = device_class(&class, Admitted::ByNobody(&compat, &AdminNamespaces::default())).unwrap_err().to_string();
     assert!(error.starts_with("DeviceClass ns/x: spec.selectors[0].cel.expression: "), "{error}");
     refused(
         DeviceKind::ResourceClaim,
@@ -45,7 +46,7 @@ fn an_object_from_a_server_is_not_held_to_rules_that_the_server_may_have_relaxed
     let slice = object("ResourceSlice", &json!({"driver": "NOT A NAME", "nodeName": "n", "pool": {"name": "p"}}));
     assert!(resource_slice(&slice, Admitted::ByServer).is_ok());
     let compat = Compat::fixed();
-    assert!(resource_slice(&slice, Admitted::ByNobody(&compat)).is_err());
+    assert!(resource_slice(&slice, Admitted::ByNobody(&compat, &AdminNamespaces::default())).is_err());
 }
 
 #[test]

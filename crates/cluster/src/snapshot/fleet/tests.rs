@@ -280,6 +280,60 @@ fn a_pods_part_is_whether_it_moves_what_that_costs_and_what_forbids_it() {
 }
 
 #[test]
+fn a_pod_disruption_budget_that_selects_everything_holds_every_node_with_a_pod_of_its_namespace_and_no_other() {
+    use scheduling::disruption::plan_disruption;
+    use scheduling::disruption::reason::NodeReason;
+    use scheduling::snapshot::eviction::Forbidden;
+
+    let pod = |namespace: &str, node: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: on-{node}, namespace: {namespace}, uid: on-{node}}}\nspec: {{nodeName: \
+             {node}, containers: [{{name: c, image: x}}]}}\nstatus: {{phase: Running}}\n"
+        )
+    };
+    let budget = |name: &str, selector: &str, allowed: i32| {
+        format!(
+            "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {name}, namespace: \
+             ns}}\nspec: {{maxUnavailable: 0{selector}}}\nstatus: {{disruptionsAllowed: {allowed}}}\n"
+        )
+    };
+    let everything = ", selector: {}";
+    let shut = || Some(Forbidden::Budget("all".into()));
+    let several = || Some(Forbidden::SeveralBudgets(vec!["all".into(), "more".into()]));
+    let cases = [
+        (vec![budget("all", everything, 0)], shut(), "it allows none"),
+        (vec![budget("all", everything, -1)], shut(), "it allows less than none"),
+        (vec![budget("all", everything, 1)], None, "it allows one"),
+        (vec![budget("all", "", 0)], None, "without a selector it selects nothing"),
+        (vec![budget("all", everything, 1), budget("more", everything, 1)], several(), "the eviction API takes one"),
+    ];
+    for (budgets, expected, why) in cases {
+        let drifted = [("Consolidatable", "Consolidatable"), ("Drifted", "NodePoolDrifted")];
+        let nodes = ["a", "b", "empty", "other"].map(|name| machine(name, &drifted, "") + &node(name, ""));
+        let pods = [pod("ns", "a"), pod("ns", "b"), pod("elsewhere", "other")];
+        let all = "  disruption: {consolidateAfter: 0s, budgets: [{nodes: 100%}]}\n";
+        let yaml = [nodes.concat(), pods.concat(), budgets.concat(), pool("p", all)].concat();
+        let (snapshot, errors) = fleet(&yaml);
+        assert!(errors.is_empty(), "{errors:?}");
+        let forbidden = |name: &str| {
+            let fleet = snapshot.fleet.as_ref().unwrap();
+            let machine = fleet.nodes.iter().find(|it| snapshot.nodes[it.node].display_name() == name).unwrap();
+            machine.pods.iter().map(|pod| pod.forbidden.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(forbidden("a"), std::slice::from_ref(&expected), "{why}");
+        assert_eq!(forbidden("b"), std::slice::from_ref(&expected), "{why}");
+        assert_eq!(forbidden("other"), [None], "{why}");
+        let plan = plan_disruption(&snapshot);
+        let goes = |(node, reason): &(NodeId, NodeReason)| {
+            matches!(reason, NodeReason::Goes { .. }).then(|| snapshot.nodes[*node].display_name().to_owned())
+        };
+        let going: Vec<String> = plan.node_reasons.iter().filter_map(goes).collect();
+        let wanted = if expected.is_some() { &["empty", "other"][..] } else { &["a", "b", "empty", "other"] };
+        assert_eq!(going, wanted, "{why}: {:#?}", plan.node_reasons);
+    }
+}
+
+#[test]
 fn what_a_pool_says_that_cannot_be_read_lets_less_go() {
     let budgets = "budgets: [{nodes: \"1\"}, {nodes: \"1\", schedule: \"0 9 * * 7\", duration: 1h}]";
     let bad = format!("  disruption: {{consolidateAfter: soon, consolidationPolicy: WhenBored, {budgets}}}\n");

@@ -8,7 +8,7 @@ use dra_sched::{
     BinLedger, ClaimClassId, ClaimId, ClaimUse, ClusterLedger, Copies, Inventory, InventoryBuilder, NodeDemand,
     Refusal, evictions::Eviction, explain::Explanation,
 };
-use dra_types::{Allocation, AllocationResult, Compat, DeviceId, Pod, ResourceClaim};
+use dra_types::{Allocation, AllocationResult, Compat, DeviceId, KubernetesMinor, Pod, ResourceClaim};
 use model::{Budget, IdSet, NamespacedName};
 
 use super::api_form;
@@ -43,6 +43,8 @@ impl Report {
 /// A claim of a pod, ready to be asked for.
 #[derive(Debug, Clone)]
 struct Ask {
+    /// The pod's entry; none of the claim for extended resources.
+    entry: Option<Arc<str>>,
     name: String,
     /// What reasons call it.
     full_name: String,
@@ -278,9 +280,10 @@ impl<'a> Run<'a> {
         match asked.extended.get(name) {
             None => {}
             Some(Ok(class)) => asks.push(Ask {
+                entry: None,
                 name: IN_MEMORY_CLAIM.to_owned(),
                 full_name: IN_MEMORY_CLAIM.to_owned(),
-                what: ClaimUse::Fresh { class: *class, containers: 0 },
+                what: ClaimUse::Extended { class: *class },
             }),
             Some(Err(why)) => return Answer::Refused(Box::new(why.clone())),
         }
@@ -300,7 +303,13 @@ impl<'a> Run<'a> {
             let used = self.used.get(name).and_then(|used| used.0.get(resource)).copied().unwrap_or(0);
             free.0.insert(Arc::clone(resource), amount.to_nano() - used);
         }
-        if let Err(fault) = pods::check_node_resources(asked.pod, &demand, &free) {
+        let entries: Vec<Arc<str>> = asks.iter().map_while(|ask| ask.entry.clone()).collect();
+        let covered = if self.inventory.compat().kubernetes < KubernetesMinor::V1_37 {
+            Ok(())
+        } else {
+            pods::check_pod_limits(asked.pod, &demand, &alternative.shares(None), &entries)
+        };
+        if let Err(fault) = covered.and_then(|()| pods::check_node_resources(asked.pod, &demand, &free)) {
             return Answer::refused("NodeResources", fault.to_string());
         }
         let score = alternative.score(None, 0);
@@ -322,7 +331,7 @@ impl<'a> Run<'a> {
         let mut claims = Vec::with_capacity(fit.asks.len());
         for ask in &fit.asks {
             let (state, allocation) = match ask.what {
-                ClaimUse::Fresh { .. } => (ClaimState::New, new.next().cloned()),
+                ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } => (ClaimState::New, new.next().cloned()),
                 ClaimUse::Named { claim, .. } => {
                     let before = self.inventory.allocation(claim).or_else(|| self.allocated.get(&claim)).cloned();
                     match before {
@@ -435,19 +444,25 @@ fn ask(
     ids: &mut BTreeMap<NamespacedName, ClaimId>,
 ) -> Ask {
     let containers = pod.containers_using(wanted.entry());
+    let entry_of_pod = Some(Arc::clone(wanted.entry()));
     match wanted {
         WantedClaim::Existing { claim, reserved, .. } => {
             // `pods::claims` has found the claim among those that have ids.
             let id = *ids.get(&claim).expect("an existing claim has an id");
             let what = ClaimUse::Named { claim: id, containers, reserved };
-            Ask { name: claim.name.to_string(), full_name: claim.to_string(), what }
+            Ask { entry: entry_of_pod, name: claim.name.to_string(), full_name: claim.to_string(), what }
         }
         WantedClaim::Fresh { entry, template } => {
             let name = format!("made from {template}");
             let template = objects.templates.get(&template).expect("a template that is wanted exists");
             let unsupported = template.unsupported.first().map(|field| Arc::clone(&field.construct));
             let class = builder.claim_class(&name, &Arc::new(template.spec.clone()), unsupported);
-            Ask { name: entry.to_string(), full_name: name, what: ClaimUse::Fresh { class, containers } }
+            Ask {
+                entry: entry_of_pod,
+                name: entry.to_string(),
+                full_name: name,
+                what: ClaimUse::Fresh { class, containers },
+            }
         }
         WantedClaim::OfGroup { entry, group, template } => {
             let name = NamespacedName::new(Arc::clone(&group.namespace), format!("{}-{entry}", group.name));
@@ -466,7 +481,7 @@ fn ask(
                 }))
             });
             let what = ClaimUse::Named { claim: id, containers, reserved: false };
-            Ask { name: name.name.to_string(), full_name: name.to_string(), what }
+            Ask { entry: entry_of_pod, name: name.name.to_string(), full_name: name.to_string(), what }
         }
     }
 }

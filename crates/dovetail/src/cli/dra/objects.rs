@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::bail;
+use decode::devices::AdminNamespaces;
 use decode::manifests::{DocumentReason, Manifest};
 use decode::priority_class::PriorityClasses;
 use decode::workloads::{WorkloadKind, workload};
 use dra_types::{
-    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Node, Pod, PodGroup, ResourceClaim, ResourceSlice,
-    validate,
+    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Node, Pod, PodGroup, ResourceClaim,
+    ResourceClaimSpec, ResourceSlice, validate,
 };
 use k8s_cel::compiles;
 use model::NamespacedName;
@@ -43,6 +44,7 @@ pub(super) struct Objects {
 struct Reading<'a> {
     objects: Objects,
     compat: &'a Compat,
+    admin_namespaces: AdminNamespaces,
     /// Where each pod stands.
     pods: BTreeMap<NamespacedName, usize>,
     priorities: PriorityClasses,
@@ -59,6 +61,7 @@ impl Objects {
         let mut reading = Reading {
             objects: Self::default(),
             compat,
+            admin_namespaces: AdminNamespaces::default(),
             pods: BTreeMap::new(),
             priorities: PriorityClasses::default(),
             unknown_priorities: BTreeSet::new(),
@@ -75,9 +78,9 @@ impl Objects {
                 }
             }
         }
-        let is_class = |manifest: &Manifest| manifest.kind == "PriorityClass";
-        let (classes, others): (Vec<_>, Vec<_>) = documents.manifests.into_iter().partition(is_class);
-        for mut manifest in classes.into_iter().chain(others) {
+        let comes_first = |manifest: &Manifest| matches!(manifest.kind.as_str(), "PriorityClass" | "Namespace");
+        let (first, others): (Vec<_>, Vec<_>) = documents.manifests.into_iter().partition(comes_first);
+        for mut manifest in first.into_iter().chain(others) {
             let name = name_it(&mut manifest);
             if let Err(reason) = reading.object(&manifest, name) {
                 let object = manifest.object_ref().to_string();
@@ -145,6 +148,10 @@ impl Reading<'_> {
                 let node = Node::from_json(object).map_err(one)?;
                 self.objects.nodes.insert(Arc::clone(&name.name), node).is_some()
             }
+            ("", "Namespace") => {
+                self.admin_namespaces.add(object);
+                false
+            }
             ("", "Pod") => {
                 self.pod(object.clone())?;
                 false
@@ -152,11 +159,13 @@ impl Reading<'_> {
             ("resource.k8s.io", "ResourceClaim") => {
                 let claim = ResourceClaim::from_json(object).map_err(one)?;
                 validate::claim(&claim, &compiles(self.compat)).map_err(all)?;
+                self.admin_access("spec", &claim.spec, &name.namespace)?;
                 self.objects.claims.insert(name.clone(), Arc::new(claim)).is_some()
             }
             ("resource.k8s.io", "ResourceClaimTemplate") => {
                 let template = ClaimTemplate::from_json(object).map_err(one)?;
                 validate::claim_template(&template, &compiles(self.compat)).map_err(all)?;
+                self.admin_access("spec.spec", &template.spec, &name.namespace)?;
                 self.objects.templates.insert(name.clone(), Arc::new(template)).is_some()
             }
             ("resource.k8s.io", "DeviceClass") => {
@@ -178,6 +187,7 @@ impl Reading<'_> {
             }
             ("scheduling.k8s.io", "PodGroup") => {
                 let group = PodGroup::from_json(object).map_err(one)?;
+                validate::pod_group(&group).map_err(all)?;
                 self.objects.groups.insert(name.clone(), Arc::new(group)).is_some()
             }
             ("scheduling.k8s.io", "PriorityClass") => {
@@ -195,6 +205,11 @@ impl Reading<'_> {
             self.given_twice.insert(format!("{} {name}", manifest.kind));
         }
         Ok(())
+    }
+
+    fn admin_access(&self, field: &str, spec: &ResourceClaimSpec, namespace: &str) -> Result<(), String> {
+        let is_allowed = self.admin_namespaces.contains(namespace);
+        validate::admin_access(spec, field, namespace, is_allowed).map_err(|error| error.to_string())
     }
 
     fn workload(&mut self, manifest: &Manifest, kind: WorkloadKind) -> Result<(), String> {
@@ -238,6 +253,7 @@ impl Reading<'_> {
             }
         }
         let pod = Pod::from_json(&object).map_err(|error| error.to_string())?;
+        validate::pod(&pod).map_err(|errors| joined(&errors))?;
         let known = self.pods.get(&pod.meta.name).and_then(|at| self.objects.pods.get_mut(*at));
         match known {
             Some(known) => {

@@ -19,7 +19,7 @@ pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
     for given in &objects.overlays {
         let name = given.object.metadata.name.as_deref().unwrap_or_default();
         let unknown = given.unknown_fields.iter();
-        found.extend(unknown.map(|field| format!("nodeoverlay/{name}: {field}: is not a known field, and is dropped")));
+        found.extend(unknown.map(|field| format!("nodeoverlay/{name}: {field}")));
     }
     found.extend(placeholders(objects));
     found.extend(of_no_use(objects, world));

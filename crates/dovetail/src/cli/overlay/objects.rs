@@ -7,6 +7,7 @@ use anyhow::Context;
 use api::admission::{Admission, Operation};
 use api::{NodeOverlay, NodePool};
 use cloudprovider::InstanceType;
+use cluster::offline::{NodeClassTypes, Types, UnknownField, unknown_fields};
 use decode::manifests::Manifest;
 use dra_types::{DeviceClass, ResourceSlice};
 use model::{NodeOverlayName, NodePoolName};
@@ -14,22 +15,24 @@ use overlay::{Evaluation, Overlay, Pool};
 use serde_json::Value;
 
 use crate::cli::input::Documents;
-use crate::cli::machine_types::{self, MachineTypesArgs};
-use crate::cli::provider_args::ProviderArg;
+use crate::cli::machine_types::{self, MachineTypes, MachineTypesArgs};
+use crate::providers::Plugin;
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
-    pub(super) provider: ProviderArg,
-    pub(super) types: Vec<Arc<InstanceType>>,
+pub(in crate::cli) struct Objects {
+    pub(super) provider: Plugin,
+    pub(super) types: Types,
+    /// What node classes of the input make of them, where they change anything.
+    pub(super) of_node_classes: Option<NodeClassTypes>,
     pub(super) overlays: Vec<GivenOverlay>,
-    pub(super) pools: Vec<NodePool>,
+    pub(in crate::cli) pools: Vec<NodePool>,
     pub(super) slices: Vec<ResourceSlice>,
     /// Names and labels.
     pub(super) nodes: Vec<(String, BTreeMap<String, String>)>,
     pub(super) classes: Vec<DeviceClass>,
     /// What could not be used, in words.
-    pub(super) problems: Vec<String>,
+    pub(in crate::cli) problems: Vec<String>,
 }
 
 /// A NodeOverlay that the API server would take.
@@ -37,16 +40,16 @@ pub(super) struct Objects {
 pub(super) struct GivenOverlay {
     pub(super) object: NodeOverlay,
     /// Fields that it has and that nobody knows.
-    pub(super) unknown_fields: Vec<String>,
+    pub(super) unknown_fields: Vec<UnknownField>,
 }
 
 impl Objects {
     /// Sorts documents by kind, other kinds have no part, and reads the instance types of a file or the built-in ones.
-    pub(super) fn new(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn new(documents: Documents, machines: &MachineTypesArgs) -> anyhow::Result<Self> {
         let admission = Admission::new(&api::crd::crds()).context("the built-in CRDs cannot be used")?;
-        let read = machine_types::instance_types(machines.declaration(), machines.instance_types.as_deref())?;
-        let mut objects = Self { types: read.types, provider: machines.provider, ..Self::default() };
-        objects.problems.extend(read.left_out.iter().map(ToString::to_string));
+        let MachineTypes { types, of_node_classes, left_out } = machines.read(&documents.manifests)?;
+        let mut objects = Self { types, of_node_classes, provider: machines.provider.plugin, ..Self::default() };
+        objects.problems.extend(left_out.iter().map(ToString::to_string));
         objects.problems.extend(documents.errors.iter().map(ToString::to_string));
         for manifest in &documents.manifests {
             if let Err(problem) = objects.add(manifest, &admission) {
@@ -54,6 +57,16 @@ impl Objects {
             }
         }
         Ok(objects)
+    }
+
+    /// What a NodePool can launch. One whose node class cannot be used launches nothing.
+    fn types_of(&self, pool: &NodePool) -> &[Arc<InstanceType>] {
+        let class = &pool.spec.template.spec.node_class_ref;
+        match self.of_node_classes.as_ref().and_then(|classes| classes.of(class)) {
+            Some(Ok(types)) => types,
+            Some(Err(_)) => &[],
+            None => &self.types,
+        }
     }
 
     fn add(&mut self, manifest: &Manifest, admission: &Admission) -> Result<(), String> {
@@ -81,7 +94,12 @@ impl Objects {
                 let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
                 self.nodes.push((name, labels.filter_map(text).collect()));
             }
-            _ => {}
+            _ => {
+                let classes = self.of_node_classes.as_ref();
+                if let Some(Err(why)) = classes.and_then(|classes| classes.of_object(manifest)) {
+                    return Err(why.to_string());
+                }
+            }
         }
         Ok(())
     }
@@ -94,55 +112,25 @@ fn admit(admission: &Admission, object: &Value) -> Result<Value, String> {
     })
 }
 
-/// Paths below `spec` that admission drops.
-fn unknown_fields(given: &Value, admitted: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    if let (Some(given), Some(admitted)) = (given.get("spec"), admitted.get("spec")) {
-        walk("spec", given, admitted, &mut found);
-    }
-    found
-}
-
-fn walk(path: &str, given: &Value, admitted: &Value, found: &mut Vec<String>) {
-    match (given, admitted) {
-        (Value::Object(given), Value::Object(admitted)) => {
-            for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-                let path = format!("{path}.{name}");
-                match admitted.get(name) {
-                    Some(kept) => walk(&path, value, kept, found),
-                    None => found.push(path),
-                }
-            }
-        }
-        (Value::Array(given), Value::Array(admitted)) => {
-            for (index, (value, kept)) in given.iter().zip(admitted).enumerate() {
-                walk(&format!("{path}[{index}]"), value, kept, found);
-            }
-        }
-        _ => {}
-    }
-}
-
 /// NodePools with what the overlays make of their instance types.
 #[derive(Debug)]
-pub(super) struct World {
+pub(in crate::cli) struct World {
     /// Names, in the order of the evaluation's.
     pools: Vec<NodePoolName>,
     pub(super) evaluation: Evaluation,
     /// The overlays that are in effect or were rejected for what others say.
     pub(super) overlays: Vec<Overlay>,
     /// Why overlays are not in effect, in words.
-    pub(super) rejected: Vec<String>,
+    pub(in crate::cli) rejected: Vec<String>,
     /// Overlays that would correct no instance type if they were the only ones.
     pub(super) of_no_effect: BTreeSet<NodeOverlayName>,
 }
 
 impl World {
     /// Evaluates the overlays against NodePools of the input, else a built-in one.
-    pub(super) fn new(objects: &Objects) -> anyhow::Result<Self> {
-        let provider = objects.provider.plugin.declaration();
-        let types = &objects.types;
-        let labels = (provider.labels)(types);
+    pub(in crate::cli) fn new(objects: &Objects) -> anyhow::Result<Self> {
+        let provider = objects.provider.declaration();
+        let labels = (provider.labels)(&objects.types);
         let pools = match &*objects.pools {
             [] => vec![machine_types::default_node_pool(provider)?],
             given => given.to_vec(),
@@ -160,7 +148,11 @@ impl World {
         let given: Vec<Pool<'_>> = names
             .iter()
             .zip(&pools)
-            .map(|(name, pool)| Pool { name, template_labels: &pool.spec.template.metadata.labels, types })
+            .map(|(name, pool)| Pool {
+                name,
+                template_labels: &pool.spec.template.metadata.labels,
+                types: objects.types_of(pool),
+            })
             .collect();
         let evaluation = overlay::evaluate(&overlays, &given);
         rejected.extend(evaluation.rejected.iter().map(|(name, why)| format!("nodeoverlay/{name}: {why}")));
@@ -173,7 +165,7 @@ impl World {
     }
 
     /// Each NodePool with its name and its instance types as the overlays leave them.
-    pub(super) fn pools(&self) -> impl Iterator<Item = (&str, &[Arc<InstanceType>])> {
+    pub(in crate::cli) fn pools(&self) -> impl Iterator<Item = (&str, &[Arc<InstanceType>])> {
         let pools = self.pools.iter().zip(&self.evaluation.pools);
         pools.map(|(name, corrected)| (name.as_str(), corrected.types.as_slice()))
     }

@@ -3,7 +3,7 @@
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 
 /// An empty table.
-pub(super) fn new(headings: &[&str]) -> Table {
+pub(in crate::cli) fn new(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings.iter().map(|heading| Cell::new(heading).add_attribute(Attribute::Bold)));
@@ -14,6 +14,6 @@ pub(super) fn new(headings: &[&str]) -> Table {
 }
 
 /// Its lines.
-pub(super) fn text(table: &Table) -> String {
+pub(in crate::cli) fn text(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

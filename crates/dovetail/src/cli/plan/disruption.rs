@@ -9,7 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use model::{PriceNanoUsdPerHour, Timestamp};
-use scheduling::disruption::plan::{Command as PlannedCommand, DisruptionPlan, Place, PoolAllowance};
+use scheduling::disruption::plan::{Command as PlannedCommand, DisruptionPlan, Place, PoolAllowance, TerminateFirst};
 use scheduling::disruption::plan_disruption;
 use scheduling::disruption::reason::NodeReason;
 use scheduling::snapshot::eviction::EvictionCost;
@@ -54,9 +54,14 @@ struct Command {
     nodes: Vec<String>,
     /// The machines that have to be there first.
     replacements: Vec<NodeClaim>,
-    /// The static NodePool of which a machine has to be there first for each that goes; absent for others.
+    /// The static NodePool whose machines go, each for another of it, which has to be there first unless they terminate
+    /// first; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     static_node_pool: Option<String>,
+    /// Why the nodes go before anything is launched in their place: `no-reserved-capacity` or `static-at-limit`; absent
+    /// for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminate_first: Option<&'static str>,
     /// Pods that are placed elsewhere, by name.
     moves: Vec<Move>,
     /// Below zero if the replacements cost more. A machine without a known price counts as free.
@@ -68,7 +73,11 @@ struct Command {
 impl Command {
     /// How many machines have to be there first.
     fn launches(&self) -> usize {
-        if self.static_node_pool.is_some() { self.nodes.len() } else { self.replacements.len() }
+        match (&self.static_node_pool, self.terminate_first) {
+            (_, Some(_)) => 0,
+            (Some(_), None) => self.nodes.len(),
+            (None, None) => self.replacements.len(),
+        }
     }
 }
 
@@ -102,6 +111,9 @@ struct Node {
     /// The reason of its condition `Drifted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     drifted: Option<String>,
+    /// The condition by which it is broken, if it should be replaced for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unhealthy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
     /// The command that it goes with, by its position.
@@ -245,6 +257,7 @@ fn command(snapshot: &Snapshot, command: &PlannedCommand, plan: &DisruptionPlan)
         nodes: command.nodes.iter().map(|node| display_name(snapshot, *node)).collect(),
         replacements: replacements.collect(),
         static_node_pool: command.static_pool.as_ref().map(ToString::to_string),
+        terminate_first: command.terminate_first.map(TerminateFirst::as_str),
         moves: moves.collect(),
         saving_nano_usd_per_hour: command.saving,
         eviction_cost: command.eviction_cost.0 as f64 / EvictionCost::ONE.0 as f64,
@@ -263,6 +276,7 @@ fn node(snapshot: &Snapshot, machine: &FleetNode, reason: &NodeReason) -> Node {
         price_nano_usd_per_hour: machine.machine.price(),
         pods: machine.movers().count(),
         drifted: machine.claim.drifted.as_ref().map(|drift| drift.cause.to_string()),
+        unhealthy: machine.unhealthy.as_ref().map(|unhealthy| unhealthy.condition.to_string()),
         expires_at: machine.claim.expires_at,
         command: match reason {
             NodeReason::Goes { command } => Some(*command),

@@ -61,7 +61,7 @@ pub(super) fn table(headings: &[&str]) -> Table {
     table
 }
 
-pub(super) fn right(text: impl ToString) -> Cell {
+pub(in crate::cli) fn right(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
@@ -297,7 +297,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// A price to four places; one that would then look like nothing in full.
-pub(super) fn short(price: PriceNanoUsdPerHour) -> String {
+pub(in crate::cli) fn short(price: PriceNanoUsdPerHour) -> String {
     const SMALL: i64 = 1_000_000;
     if price.0 == 0 || price.0 >= SMALL { format!("{price:.4}") } else { price.to_string() }
 }

@@ -93,16 +93,17 @@ fn overhead_is_paid_once_a_pod_and_once_a_container() {
 }
 
 #[test]
-fn a_capacity_that_the_allocation_does_not_take_costs_nothing_and_one_given_out_whole_is_an_error() {
-    let other = shared(json!({"nodeAllocatableResources": {"cpu": {"mapping": {"capacityKey": "absent"}}}}));
-    assert_eq!(cost(all(KubernetesMinor::V1_37), &other, Some("3"), 1), Ok(vec!["cpu=0m".into()]));
+fn a_capacity_that_is_given_out_whole_is_an_error() {
     let whole = json!({"capacity": {"cores": {"value": "8"}},
-        "nodeAllocatableResources": {"cpu": {"mapping": {"capacityKey": "cores"}}}});
+        "nodeAllocatableResources": {"cpu": {"mapping": {"capacityKey": "cores", "capacityMultiplier": "1"}}}});
     let error =
         "claim c: device cpu/n1/d0 hands out cpu by its capacity cores, of which the allocation takes no amount";
     assert_eq!(cost(all(KubernetesMinor::V1_37), &whole, None, 1), Err(error.to_owned()));
-    // The error comes first: it ends the pod's attempt on all nodes, and a claim that no container uses does not.
-    assert_eq!(cost(all(KubernetesMinor::V1_37), &whole, None, 0), Err(error.to_owned()));
+    // The error comes first: it ends the pod's attempt on all nodes, and in 1.36 a claim that no container uses does
+    // not.
+    let of_1_36 = json!({"capacity": {"cores": {"value": "8"}},
+        "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "cores"}}});
+    assert_eq!(cost(all(KubernetesMinor::V1_36), &of_1_36, None, 0), Err(error.to_owned()));
 }
 
 #[test]
@@ -114,11 +115,8 @@ fn without_the_gate_devices_cost_nothing() {
 }
 
 #[test]
-fn a_claim_that_hands_out_node_resources_belongs_to_one_pod_whose_containers_use_it() {
+fn a_claim_that_hands_out_node_resources_belongs_to_one_pod() {
     let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
-    let unused = cost(all(KubernetesMinor::V1_37), &device, None, 0).unwrap_err();
-    assert_eq!(unused, "claim c hands out resources of the node, but no container of the pod uses it");
-
     let mut builder = node(all(KubernetesMinor::V1_37), &device);
     let claim = builder.claim(existing("c", 1, None));
     let named = ClaimUse::Named { claim, containers: 1, reserved: false };
@@ -139,6 +137,76 @@ fn a_claim_that_hands_out_node_resources_belongs_to_one_pod_whose_containers_use
     assert_eq!(offer.refused[0].refusal, Refusal::Shared { claim: "c".into() });
     offer.alternatives[0].commit(&inventory, &mut bin, &mut cluster);
     assert!(ask(&cluster, &bin, 1).alternatives.is_empty());
+}
+
+#[test]
+fn a_claim_that_no_container_uses_is_refused_by_1_36_and_charged_once_by_1_37() {
+    let old = json!({"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}});
+    let unused = cost(all(KubernetesMinor::V1_36), &old, None, 0).unwrap_err();
+    assert_eq!(unused, "claim c hands out resources of the node, but no container of the pod uses it");
+    let new = json!({"nodeAllocatableResources":
+        {"cpu": {"mapping": {"deviceMultiplier": "4"}, "overhead": {"perPod": "1", "perContainer": "2"}}}});
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &new, None, 0), Ok(vec!["cpu=5000m".into()]));
+}
+
+#[test]
+fn a_shape_counts_in_its_release_only() {
+    let both = json!({
+        "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "3"}},
+        "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}},
+    });
+    assert_eq!(cost(all(KubernetesMinor::V1_36), &both, None, 1), Ok(vec!["cpu=3000m".into()]));
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &both, None, 1), Ok(vec!["cpu=4000m".into()]));
+    let old = json!({"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "3"}}});
+    assert_eq!(cost(all(KubernetesMinor::V1_37), &old, None, 1), Ok(Vec::new()));
+}
+
+#[test]
+fn extended_resources_whose_devices_cost_something_are_refused_by_both_releases() {
+    let old = json!({"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}});
+    let mapped = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
+    let costly = json!({"nodeAllocatableResources": {"memory": {"overhead": {"perPod": "10"}}}});
+    let free = json!({});
+    for (release, device, code) in [
+        (KubernetesMinor::V1_36, &old, Some("ClaimNotUsed")),
+        (KubernetesMinor::V1_37, &mapped, Some("CostsNotRecorded")),
+        (KubernetesMinor::V1_37, &costly, Some("CostsNotRecorded")),
+        (KubernetesMinor::V1_37, &free, None),
+    ] {
+        let mut builder = node(all(release), device);
+        let class = builder.claim_class("<extended>", &existing("c", 1, None).spec.clone().into(), None);
+        let inventory = builder.build();
+        let offer = crate::Copies { claims: &[ClaimUse::Extended { class }], copies: 1 }.try_add(
+            &inventory,
+            &BinLedger::node(n1()),
+            &IdSet::default(),
+            &ClusterLedger::new(&inventory),
+            &mut Budget::new(STEPS),
+        );
+        let refused = offer
+            .refused
+            .first()
+            .map(|refused| crate::explain::Explanation::of(&inventory, &refused.refusal, &|_| None).code);
+        assert_eq!(refused, code, "{release} {device}");
+    }
+}
+
+#[test]
+fn a_claim_costs_each_of_its_containers_what_it_hands_out_and_costs_once() {
+    let device = json!({"nodeAllocatableResources": {
+        "cpu": {"mapping": {"deviceMultiplier": "4"}}, "memory": {"overhead": {"perPod": "10", "perContainer": "3"}}}});
+    let mut builder = node(all(KubernetesMinor::V1_37), &device);
+    let (first, second) = (builder.claim(existing("a", 1, None)), builder.claim(existing("b", 1, None)));
+    let named = |claim, containers| ClaimUse::Named { claim, containers, reserved: false };
+    let offer = ask(builder, &[named(first, 0), named(second, 2)], 1);
+    let alternative = &offer.alternatives[0];
+    let nano = |amounts: &[(&str, i128)]| {
+        crate::NodeDemand(amounts.iter().map(|(name, units)| (Arc::from(*name), units * 1_000_000_000)).collect())
+    };
+    assert_eq!(alternative.demand(None), nano(&[("cpu", 8), ("memory", 26)]));
+    let of_container = nano(&[("cpu", 4), ("memory", 13)]);
+    let share = |place| crate::ClaimShare { place, of_container: of_container.clone() };
+    assert_eq!(alternative.shares(None), [share(0), share(1)]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::runtime::patch::{self, Lock, lean};
 use crate::world::context::Context;
 use crate::world::instance::set_condition;
 use crate::world::store::{Revision, State};
-use crate::world::{claim, new_node_claim, node_facts};
+use crate::world::{claim, new_node_claim, node_facts, termination};
 
 /// How often a condition is written while others write the status as well.
 const ATTEMPTS: usize = 5;
@@ -69,7 +69,11 @@ async fn one(context: &Context, job: Job<'_>, write: &Write) -> anyhow::Result<(
         Write::Untaint(name) => set_taint(context, name, false).await,
         Write::Unmark(name) => change_conditions(context, name, |conditions| conditions.clear(DISRUPTION_REASON)).await,
         Write::Forget(name) => forget(context, job, name).await,
-        Write::Delete(name) | Write::Discard(name) => delete(context, job, name).await,
+        Write::Delete(name) => delete_within_bound(context, job, name).await,
+        Write::Discard(name) => match job.looked.node_claims.get(name) {
+            Some(read) => delete(context, read).await,
+            None => Ok(()),
+        },
     }
 }
 
@@ -151,7 +155,8 @@ async fn launch(context: &Context, job: Job<'_>, number: usize) -> anyhow::Resul
     Ok(())
 }
 
-/// Takes the note away, if it is that of the command: what has another by now is somebody else's.
+/// Takes the note away, and the deadline of the drain if the command has written one. Both stay if the note is not that
+/// of the command: what has another by now is somebody else's.
 async fn forget(context: &Context, job: Job<'_>, name: &NodeClaimName) -> anyhow::Result<()> {
     let read = context.store.read().node_claims.get(name).map(Arc::clone);
     let Some(read) = read else { return Ok(()) };
@@ -168,6 +173,11 @@ async fn forget(context: &Context, job: Job<'_>, name: &NodeClaimName) -> anyhow
             && let Some(all) = &mut wanted.metadata.annotations
         {
             all.remove(annotations::DISRUPTION_COMMAND);
+            // Whatever drains it next would end by force.
+            let may_be_bounded = job.note.is_none_or(|note| note.drain_bounds.contains_key(name));
+            if may_be_bounded && !claim::is_deleting(claim) {
+                all.remove(annotations::NODECLAIM_TERMINATION_TIMESTAMP);
+            }
         }
         wanted
     };
@@ -175,8 +185,22 @@ async fn forget(context: &Context, job: Job<'_>, name: &NodeClaimName) -> anyhow
     Ok(())
 }
 
-async fn delete(context: &Context, job: Job<'_>, name: &NodeClaimName) -> anyhow::Result<()> {
+/// Deletes a NodeClaim that goes. Where the command bounds its drain the deadline is written first, so that the time in
+/// which the replacement came is no part of it.
+async fn delete_within_bound(context: &Context, job: Job<'_>, name: &NodeClaimName) -> anyhow::Result<()> {
     let Some(read) = job.looked.node_claims.get(name) else { return Ok(()) };
+    let bound = job.note.and_then(|note| note.drain_bounds.get(name)).copied();
+    let Some(bound) = bound.and_then(|bound| termination::drain_bound(Some(bound), read)) else {
+        return delete(context, read).await;
+    };
+    let wanted = termination::tightened(read, context.clock.now().saturating_add(bound));
+    let bounded = patch::object(&claims(context), &**read, &wanted, Lock::Revision).await?;
+    keep(context, bounded.clone());
+    failpoints::hit("disruption.after-deadline");
+    delete(context, bounded.as_ref().unwrap_or(read)).await
+}
+
+async fn delete(context: &Context, read: &NodeClaim) -> anyhow::Result<()> {
     keep(context, claim::delete(&context.client, read, Lock::Revision).await?.map(lean));
     Ok(())
 }

@@ -13,16 +13,16 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use scheduling::disruption::plan::{Command, CommandScore, DisruptionPlan};
+use scheduling::disruption::plan::{CommandScore, DisruptionPlan, TerminateFirst};
 use scheduling::disruption::reason::{NodeReason, Unconsolidatable};
 use scheduling::snapshot::fleet::{ConsolidationPolicy, Reason};
 
-use crate::runtime::metrics::{DURATION_BUCKETS, Histograms, Metrics, seconds};
+use crate::runtime::metrics::{DURATION_BUCKETS, FloatGauge, Histograms, Metrics, seconds};
 
 /// What Karpenter shows where nothing limits a NodePool.
 const UNLIMITED: i64 = i32::MAX as i64;
 /// All reasons that something is planned for.
-const REASONS: [Reason; 4] = [Reason::Underutilized, Reason::Empty, Reason::Drifted, Reason::Expired];
+const REASONS: [Reason; 5] = Reason::ALL;
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -69,6 +69,13 @@ struct PoolReasonLabels {
     reason: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TerminateFirstLabels {
+    nodepool: String,
+    reason: String,
+    terminate_first_reason: String,
+}
+
 /// What is shown.
 #[derive(Debug, Clone)]
 pub(crate) struct DisruptionMetrics {
@@ -81,8 +88,11 @@ pub(crate) struct DisruptionMetrics {
     consolidation_score: Histograms<MoveLabels>,
     consolidation_moves: Family<MoveLabels, Counter>,
     queue_failures: Family<DecisionLabels, Counter>,
+    terminate_first_decisions: Family<TerminateFirstLabels, Counter>,
     allowed_disruptions: Family<PoolReasonLabels, Gauge>,
     nodes_consuming_budgets: Family<PoolReasonLabels, Gauge>,
+    fleet_price: FloatGauge,
+    fleet_price_bound: FloatGauge,
 }
 
 /// Karpenter's buckets of scores.
@@ -95,8 +105,8 @@ const SEARCH: &str = "multi";
 pub(crate) struct Approved<'p> {
     /// The plan that it is of.
     pub plan: &'p DisruptionPlan,
-    /// The command.
-    pub command: &'p Command,
+    /// The command, by its position in the plan.
+    pub command: usize,
     /// The NodePools whose nodes go, with their policies.
     pub pools: Vec<(NodePoolName, ConsolidationPolicy)>,
 }
@@ -125,6 +135,11 @@ impl DecisionLabels {
             consolidation_type: consolidation_type(reason, nodes).to_owned(),
         }
     }
+
+    /// Of a command whose replacements are launched afterwards.
+    pub(crate) fn terminating_first(self) -> Self {
+        Self { decision: "terminate-first".to_owned(), ..self }
+    }
 }
 
 impl DisruptionMetrics {
@@ -142,8 +157,11 @@ impl DisruptionMetrics {
             consolidation_score: Family::new_with_constructor(scores),
             consolidation_moves: Family::default(),
             queue_failures: Family::default(),
+            terminate_first_decisions: Family::default(),
             allowed_disruptions: Family::default(),
             nodes_consuming_budgets: Family::default(),
+            fleet_price: FloatGauge::default(),
+            fleet_price_bound: FloatGauge::default(),
         };
         let karpenter = metrics.registry_mut().sub_registry_with_prefix("karpenter");
         let voluntary = karpenter.sub_registry_with_prefix("voluntary_disruption");
@@ -171,6 +189,11 @@ impl DisruptionMetrics {
         );
         drop(this.consolidation_timeouts.get_or_create(&ConsolidationLabels { consolidation_type: SEARCH.to_owned() }));
         voluntary.register("queue_failures", "Commands that were rolled back", this.queue_failures.clone());
+        voluntary.register(
+            "terminate_first_decisions",
+            "Commands that began to remove nodes before anything was launched in their place, by NodePool",
+            this.terminate_first_decisions.clone(),
+        );
         let consolidation = karpenter.sub_registry_with_prefix("consolidation");
         consolidation.register(
             "score",
@@ -193,6 +216,17 @@ impl DisruptionMetrics {
             "Nodes of a NodePool that count against its budgets",
             this.nodes_consuming_budgets.clone(),
         );
+        let own = metrics.registry_mut().sub_registry_with_prefix("dovetail");
+        own.register(
+            "fleet_price",
+            "What the machines of the last plan of disruption cost, in dollars per hour; 0 while none is made",
+            this.fleet_price.clone(),
+        );
+        own.register(
+            "fleet_price_bound",
+            "No fleet costs less in which all pods have a place, in dollars per hour; 0 where no bound is known",
+            this.fleet_price_bound.clone(),
+        );
         this
     }
 
@@ -206,15 +240,27 @@ impl DisruptionMetrics {
         }
     }
 
+    /// A command began that launches nothing beforehand.
+    pub(crate) fn terminated_first(
+        &self,
+        reason: Reason,
+        node_pools: impl Iterator<Item = String>,
+        why: TerminateFirst,
+    ) {
+        for nodepool in node_pools {
+            let terminate_first_reason = why.as_str().to_owned();
+            let labels = TerminateFirstLabels { nodepool, reason: label(reason), terminate_first_reason };
+            self.terminate_first_decisions.get_or_create(&labels).inc();
+        }
+    }
+
     /// A command began that consolidates.
     pub(crate) fn approved(&self, approved: &Approved<'_>) {
         let Approved { plan, command, pools } = approved;
         for (pool, policy) in pools {
             let labels = move_labels("approved", pool, *policy);
             self.consolidation_moves.get_or_create(&labels).inc();
-            let is_it = |score: &&CommandScore| {
-                score.node_pool == *pool && plan.commands.get(score.command).is_some_and(|it| it == *command)
-            };
+            let is_it = |score: &&CommandScore| score.node_pool == *pool && score.command == *command;
             if let Some(score) = plan.scores.iter().find(is_it) {
                 self.consolidation_score.get_or_create(&labels).observe(as_fraction(score.score_permille));
             }
@@ -248,6 +294,7 @@ impl DisruptionMetrics {
         let labels = DecisionLabels::new(Reason::Underutilized, 1, 0);
         self.began(&labels, ["p".to_owned()].into_iter());
         self.failed(&labels);
+        self.terminated_first(Reason::Drifted, ["p".to_owned()].into_iter(), TerminateFirst::StaticAtLimit);
         self.not_confirmed(Reason::Underutilized, 1);
         let labels = move_labels("approved", &"p".into(), ConsolidationPolicy::Balanced);
         self.consolidation_moves.get_or_create(&labels).inc();
@@ -264,8 +311,16 @@ impl DisruptionMetrics {
         self.failed_validations.get_or_create(&ConsolidationLabels { consolidation_type }).inc();
     }
 
+    /// No plan is made, since no machine could go.
+    pub(crate) fn at_rest(&self) {
+        self.fleet_price.set(0.0);
+        self.fleet_price_bound.set(0.0);
+    }
+
     /// A plan was made.
     pub(crate) fn planned(&self, plan: &DisruptionPlan, took: Duration) {
+        self.fleet_price.set(plan.fleet_price.before.dollars());
+        self.fleet_price_bound.set(plan.fleet_bound.unwrap_or_default().dollars());
         let labels = EvaluationLabels { reason: "all".to_owned(), consolidation_type: String::new() };
         self.evaluation_duration_seconds.get_or_create(&labels).observe(seconds(took));
         self.rejected(plan);
@@ -280,8 +335,10 @@ impl DisruptionMetrics {
         self.allowed_disruptions.clear();
         self.nodes_consuming_budgets.clear();
         for pool in &plan.pools {
-            let consumed = i64::from(pool.disrupted) + i64::from(pool.taken);
             for (reason, allowed) in &pool.allowed {
+                // Those that are not ready do not keep others from being repaired.
+                let unready = if *reason == Reason::Unhealthy { pool.unready } else { 0 };
+                let consumed = i64::from(pool.disrupted) + i64::from(pool.taken) - i64::from(unready);
                 let labels = PoolReasonLabels { nodepool: pool.name.to_string(), reason: label(*reason) };
                 let allowed = allowed.map_or(UNLIMITED, |allowed| (i64::from(allowed) - consumed).max(0));
                 self.allowed_disruptions.get_or_create(&labels).set(allowed);
@@ -325,7 +382,8 @@ fn would_go(plan: &DisruptionPlan, reason: &NodeReason) -> Option<Reason> {
 
 #[cfg(test)]
 mod tests {
-    use scheduling::disruption::plan::PoolAllowance;
+    use model::PriceNanoUsdPerHour;
+    use scheduling::disruption::plan::{FleetPrice, PoolAllowance};
     use scheduling::snapshot::NodeId;
 
     use super::*;
@@ -337,30 +395,25 @@ mod tests {
         let pool = |name: &str, allowed| PoolAllowance {
             name: name.into(),
             nodes: 10,
-            disrupted: 1,
+            disrupted: 2,
+            unready: 1,
             taken: 1,
-            allowed: vec![(Reason::Drifted, allowed)],
+            allowed: vec![(Reason::Drifted, allowed), (Reason::Unhealthy, allowed)],
             faults: Vec::new(),
-        };
-        let command = Command {
-            reason: Reason::Underutilized,
-            nodes: Vec::new(),
-            replacements: Vec::new(),
-            static_pool: None,
-            moves: Vec::new(),
-            saving: Default::default(),
-            eviction_cost: Default::default(),
         };
         let node = <NodeId as model::Id>::from_index(0);
         let balanced = Unconsolidatable::Balanced { node_pool: "b".into(), score_permille: 300 };
         let plan = DisruptionPlan {
-            commands: vec![command.clone()],
-            scores: vec![CommandScore { command: 0, node_pool: "a".into(), score_permille: 1500 }],
+            scores: [(1, 700), (0, 1500)]
+                .map(|(command, score_permille)| CommandScore { command, node_pool: "a".into(), score_permille })
+                .into(),
             pools: vec![pool("a", Some(5)), pool("b", None)],
             node_reasons: vec![
                 (node, NodeReason::Unconsolidatable(balanced)),
                 (node, NodeReason::Undecided { reason: Reason::Underutilized }),
             ],
+            fleet_price: FleetPrice { before: PriceNanoUsdPerHour(12_500_000_000), ..FleetPrice::default() },
+            fleet_bound: Some(PriceNanoUsdPerHour(11_250_000_000)),
             ..DisruptionPlan::default()
         };
         of_disruption.planned(&plan, Duration::from_millis(300));
@@ -370,7 +423,13 @@ mod tests {
             ("a".into(), ConsolidationPolicy::Balanced),
             ("c".into(), ConsolidationPolicy::WhenEmptyOrUnderutilized),
         ];
-        of_disruption.approved(&Approved { plan: &plan, command: &command, pools });
+        of_disruption.approved(&Approved { plan: &plan, command: 0, pools });
+        of_disruption.began(&DecisionLabels::new(Reason::Drifted, 1, 0).terminating_first(), std::iter::empty());
+        of_disruption.terminated_first(
+            Reason::Unhealthy,
+            ["a".to_owned()].into_iter(),
+            TerminateFirst::NoReservedCapacity,
+        );
         of_disruption.failed(&DecisionLabels::new(Reason::Drifted, 1, 0));
         of_disruption.not_confirmed(Reason::Empty, 1);
         let text = metrics.render().unwrap();
@@ -387,11 +446,39 @@ mod tests {
             r#"karpenter_consolidation_score_sum{decision="approved",nodepool="a",policy="Balanced"} 1.5"#,
             r#"karpenter_consolidation_score_bucket{le="0.33",decision="rejected",nodepool="b",policy="Balanced"} 1"#,
             r#"karpenter_voluntary_disruption_consolidation_timeouts_total{consolidation_type="multi"} 1"#,
-            r#"karpenter_nodepools_allowed_disruptions{nodepool="a",reason="drifted"} 3"#,
+            r#"karpenter_voluntary_disruption_decisions_total{decision="terminate-first",reason="drifted",consolidation_type=""} 1"#,
+            r#"karpenter_voluntary_disruption_terminate_first_decisions_total{nodepool="a",reason="unhealthy",terminate_first_reason="no-reserved-capacity"} 1"#,
+            r#"karpenter_nodepools_allowed_disruptions{nodepool="a",reason="drifted"} 2"#,
+            r#"karpenter_nodepools_allowed_disruptions{nodepool="a",reason="unhealthy"} 3"#,
             r#"karpenter_nodepools_allowed_disruptions{nodepool="b",reason="drifted"} 2147483647"#,
-            r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="drifted"} 2"#,
+            r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="drifted"} 3"#,
+            r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="unhealthy"} 2"#,
+            "dovetail_fleet_price 12.5",
+            "dovetail_fleet_price_bound 11.25",
         ] {
             assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_bound_of_a_fleet_is_gone_once_none_is_known() {
+        let mut metrics = Metrics::new();
+        let of_disruption = DisruptionMetrics::register(&mut metrics);
+        let price = |dollars: i64| PriceNanoUsdPerHour(dollars * 1_000_000_000);
+        let fleet_price = FleetPrice { before: price(3), ..FleetPrice::default() };
+        let known = DisruptionPlan { fleet_price, fleet_bound: Some(price(2)), ..DisruptionPlan::default() };
+        let unknown = DisruptionPlan { fleet_price, ..DisruptionPlan::default() };
+        let shows = |fleet: &str, bound: &str| {
+            let text = metrics.render().unwrap();
+            let has = |name: &str, value: &str| text.lines().any(|line| line == format!("{name} {value}"));
+            assert!(has("dovetail_fleet_price", fleet) && has("dovetail_fleet_price_bound", bound), "{text}");
+        };
+        of_disruption.planned(&known, Duration::ZERO);
+        shows("3.0", "2.0");
+        of_disruption.planned(&unknown, Duration::ZERO);
+        shows("3.0", "0.0");
+        of_disruption.planned(&known, Duration::ZERO);
+        of_disruption.at_rest();
+        shows("0.0", "0.0");
     }
 }

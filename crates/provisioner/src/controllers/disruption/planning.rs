@@ -1,19 +1,53 @@
 //! A plan of disruption, and when one is worth making.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use api::NodeClaim;
 use api::conditions::node_claim as conditions;
+use cloudprovider::{RepairAction, RepairPolicies};
 use cluster::node_claim::command::has_note;
 use cluster::node_claim::expiration;
-use model::Timestamp;
+use cluster::node_repair::{self, Diagnosis, Repair};
+use k8s_openapi::api::core::v1::Node;
+use model::{NodeClaimName, Timestamp};
 use scheduling::disruption::plan::DisruptionPlan;
 use scheduling::snapshot::expiration::{Expiration, ExpirationRules};
 
 use crate::world::claim;
 use crate::world::fleet_looks::Looked;
-use crate::world::store::State;
+use crate::world::node_facts;
+use crate::world::store::{State, Stored};
 
 /// A plan, and what it was made from.
 pub(crate) type Planned = Looked<DisruptionPlan>;
+
+/// The NodeClaims whose machines are to be replaced now because they are broken, whatever may keep them.
+pub(crate) fn broken(state: &State, policies: Option<&Arc<RepairPolicies>>, now: Timestamp) -> BTreeSet<NodeClaimName> {
+    let Some(policies) = policies else { return BTreeSet::new() };
+    let unhealthy = state.nodes.values().filter(|record| node_repair::is_unhealthy(&record.object, policies));
+    let claims = unhealthy.flat_map(|record| {
+        let id = node_facts::provider_id(&record.object);
+        id.into_iter().flat_map(|id| state.node_claims_of_machine(id)).map(move |claim| (record, claim))
+    });
+    let broken = claims.filter(|(record, claim)| {
+        !claim::is_deleting(claim) && !has_note(claim) && repair(&record.object, claim, policies, now).is_some()
+    });
+    broken.map(|(_, claim)| claim.key()).collect()
+}
+
+/// How a machine is broken that is to be replaced for that now.
+pub(crate) fn repair<'p>(
+    node: &Node,
+    claim: &NodeClaim,
+    policies: &'p RepairPolicies,
+    now: Timestamp,
+) -> Option<Repair<'p>> {
+    match node_repair::diagnose(node, Some(claim), policies, now) {
+        Diagnosis::Broken(repair) => Some(repair).filter(|repair| repair.action == RepairAction::ReplaceNode),
+        Diagnosis::Healthy | Diagnosis::Tolerated(_) => None,
+    }
+}
 
 /// Whether any machine could go for what its NodeClaim says of itself.
 pub(crate) fn has_work(state: &State, rules: ExpirationRules, now: Timestamp) -> bool {

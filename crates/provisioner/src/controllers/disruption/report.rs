@@ -3,11 +3,13 @@
 //! Differs: `disruption-blocked-events`. Karpenter tells of every machine that may not be disrupted; here only those
 //! are told of that would go otherwise, so that a fleet at rest has no events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::{NodeClaim, events};
-use model::NodeClaimName;
+use model::{NodeClaimName, NodePoolName};
 use scheduling::disruption::reason::{Block, BudgetLimit, NodeReason, Unconsolidatable};
+use scheduling::snapshot::NodeId;
 use scheduling::snapshot::fleet::{Reason, UnderWay};
 
 use super::planning::{Planned, is_eligible};
@@ -33,9 +35,17 @@ pub(crate) fn waiting(context: &Context, state: &State, replacements: &[Replacem
     }
 }
 
-/// A NodeClaim was deleted by a command.
-pub(crate) fn terminating(context: &Context, state: &State, claim: &NodeClaim, reason: Reason) {
-    about_both(context, state, claim, events::DISRUPTION_TERMINATING, |kind| format!("Disrupting {kind}: {reason}"));
+/// A NodeClaim was deleted by a command; `cause` says more about the reason where there is more to say.
+pub(crate) fn terminating(
+    context: &Context,
+    state: &State,
+    claim: &NodeClaim,
+    (reason, cause): (Reason, Option<&str>),
+) {
+    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    about_both(context, state, claim, events::DISRUPTION_TERMINATING, |kind| {
+        format!("Disrupting {kind}: {reason}{cause}")
+    });
 }
 
 /// A command was rolled back.
@@ -58,31 +68,41 @@ pub(crate) fn broken(context: &Context, state: &State, name: &NodeClaimName, why
 /// What keeps machines that would go.
 pub(crate) fn blocked(context: &Context, planned: &Planned) {
     let Planned { state, snapshot, found: plan, .. } = planned;
+    let machines = snapshot.fleet.iter().flat_map(|fleet| &fleet.nodes);
+    let unhealthy: BTreeSet<NodeId> = machines.filter(|it| it.unhealthy.is_some()).map(|it| it.node).collect();
     for (node, why) in &plan.node_reasons {
         let name = snapshot.nodes.try_get(*node).and_then(|node| node.node_claim.as_ref());
-        let claim = name
-            .and_then(|name| state.node_claims.get(name))
-            .filter(|claim| is_eligible(state, claim, context.options.expiration, snapshot.now));
+        let claim = name.and_then(|name| state.node_claims.get(name)).filter(|claim| {
+            unhealthy.contains(node) || is_eligible(state, claim, context.options.expiration, snapshot.now)
+        });
         let Some(claim) = claim.filter(|_| is_told(why)) else { continue };
         let reason = match why {
             NodeReason::Unconsolidatable(_) => events::UNCONSOLIDATABLE,
+            NodeReason::Blocked(Block::TooManyUnhealthy { .. }) => events::NODE_REPAIR_BLOCKED,
             _ => events::DISRUPTION_BLOCKED,
         };
         about_both(context, state, claim, reason, |kind| {
             format!("Cannot disrupt {kind}: it {}", why.message(snapshot))
         });
-        if let NodeReason::Budget { reason, node_pool, limit } = why {
-            tell_pool(context, state, (node_pool, *reason), limit);
+        match why {
+            NodeReason::Budget { reason, node_pool, limit } => {
+                tell_pool(context, state, (node_pool, *reason), limit);
+            }
+            NodeReason::Blocked(Block::TooManyUnhealthy { node_pool, unhealthy, nodes }) => {
+                tell_pool_too_many(context, state, node_pool, (*unhealthy, *nodes));
+            }
+            _ => {}
         }
     }
 }
 
-fn tell_pool(
-    context: &Context,
-    state: &State,
-    (node_pool, reason): (&model::NodePoolName, Reason),
-    limit: &BudgetLimit,
-) {
+fn tell_pool_too_many(context: &Context, state: &State, node_pool: &NodePoolName, (unhealthy, nodes): (usize, usize)) {
+    let Some(pool) = state.node_pools.get(node_pool) else { return };
+    let message = format!("No node is repaired: {unhealthy} of {nodes} nodes are unhealthy, more than 20%");
+    context.recorder.publish(Event::new(reference(&**pool), Severity::Warning, events::NODE_REPAIR_BLOCKED, message));
+}
+
+fn tell_pool(context: &Context, state: &State, (node_pool, reason): (&NodePoolName, Reason), limit: &BudgetLimit) {
     let Some(pool) = state.node_pools.get(node_pool) else { return };
     let message = match limit {
         BudgetLimit::Budget { .. } => {

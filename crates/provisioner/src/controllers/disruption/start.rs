@@ -12,7 +12,8 @@ use model::{DurationMs, NodeClaimName, NodePoolName};
 use scheduling::disruption::plan::{Command, Place};
 use scheduling::plan::Plan;
 use scheduling::plan::action::Action;
-use scheduling::snapshot::{NodeId, PoolId, Snapshot};
+use scheduling::snapshot::fleet::{FleetNode, Reason, Unhealthy};
+use scheduling::snapshot::{NodeId, NodeState, PoolId, Snapshot};
 
 use super::planning::Planned;
 use crate::world::context::Context;
@@ -96,12 +97,22 @@ impl Planned {
 
     /// What must hold for the nodes of a command to be deleted.
     fn deletion(&self, command: &Command) -> Action {
-        let fleet = self.snapshot.fleet.as_deref();
-        let has_grace_period = |node: NodeId| {
-            let machine = fleet.and_then(|fleet| fleet.nodes.iter().find(|machine| machine.node == node));
-            machine.is_some_and(|machine| machine.claim.termination_grace_period.is_some())
-        };
-        Action::delete_eventually(command.nodes.clone(), |node| command.reason.is_eventual() && has_grace_period(node))
+        let ends_by_force =
+            |node: NodeId| self.machine(node).is_some_and(|machine| machine.ends_by_force(command.reason));
+        Action::delete_eventually(command.nodes.clone(), ends_by_force)
+    }
+
+    fn machine(&self, node: NodeId) -> Option<&FleetNode> {
+        self.snapshot.fleet.as_deref()?.nodes.iter().find(|machine| machine.node == node)
+    }
+
+    /// The machines of a command that are broken, by their NodeClaims, if it repairs.
+    pub(crate) fn repaired<'p>(
+        &'p self,
+        command: &'p Command,
+    ) -> impl Iterator<Item = (&'p NodeClaimName, &'p Unhealthy)> {
+        let nodes = command.nodes.iter().filter(|_| command.reason == Reason::Unhealthy);
+        nodes.filter_map(|node| Some((self.claim_of(*node)?, self.machine(*node)?.unhealthy.as_ref()?)))
     }
 
     fn moves(&self, command: &Command) -> Vec<Move> {
@@ -148,12 +159,16 @@ pub(crate) async fn begin(
         }
         if let Some(name) = &command.static_pool {
             let pool = context.store.read().node_pools.get(name).map(Arc::clone).ok_or(Stale::NodePoolGone)?;
+            // Nothing would come afterwards either.
             preconditions::check_ready(&pool)?;
+            let launched = going.iter().filter(|_| command.launches_from().is_some());
             let config = context.cloud.config();
             let grace = config.default_termination_grace_period;
             let claim = static_node_claim::node_claim(&pool, &config.labels, grace)?;
-            launches.extend(going.iter().map(|_| claim.clone()));
+            launches.extend(launched.map(|_| claim.clone()));
         }
+        let bound = |(name, unhealthy): (&NodeClaimName, &Unhealthy)| Some((name.clone(), unhealthy.drain_bound?));
+        let drain_bounds = planned.repaired(command).filter_map(bound).collect();
         let time_limit = time_limit(context.options.replacement_timeout, going.len());
         let note = Note {
             id: new_id(),
@@ -161,6 +176,7 @@ pub(crate) async fn begin(
             going,
             replacements: launches.len(),
             deadline: context.clock.now().saturating_add(time_limit),
+            drain_bounds,
         };
         let (moves, pools) = (planned.moves(command), planned.pools_of(command));
         Beginning { note, launches, deletion: planned.deletion(command), moves, pools }
@@ -203,7 +219,10 @@ fn check_nodes(context: &Context, planned: &Planned, command: &Command, state: &
             return Err(Stale::NodeUnderWay(name()));
         }
         let waits = |uid: &model::Uid| state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.is_none());
-        if context.assignments.pods_of(name_of_claim).iter().any(waits) {
+        // A broken machine that was never initialized may have them wait for ever.
+        let is_initialized =
+            planned.snapshot.nodes.try_get(node).is_some_and(|node| node.state == NodeState::Initialized);
+        if is_initialized && context.assignments.pods_of(name_of_claim).iter().any(waits) {
             return Err(Stale::PodsPlanned(name()));
         }
     }

@@ -75,7 +75,8 @@ impl Look<'_> {
         let nodes = claim::provider_id(claim).into_iter().flat_map(|id| self.state.nodes_of_machine(id));
         let disrupted = taints::disrupted();
         // The grace period ends what holds pods.
-        let is_eventual = note.reason.is_eventual() && claim.spec.termination_grace_period.is_some();
+        let is_bounded = claim.spec.termination_grace_period.is_some() || note.drain_bounds.contains_key(&claim.key());
+        let is_eventual = note.reason.is_eventual() && is_bounded;
         let held_by = if is_eventual { None } else { held_pod(self.state, claim, self.now) };
         Going {
             name: claim.key(),

@@ -1,7 +1,12 @@
 //! Waiting for what a machine's DRA drivers publish: what [`crate::world::machine_devices`] sees is told in conditions,
 //! events and metrics.
 
-use api::conditions::node_claim::{DEVICES_AS_DESCRIBED, DEVICES_NOT_PUBLISHED, DEVICES_PUBLISHED, MISMATCH, TIMEOUT};
+use std::sync::Arc;
+
+use api::conditions::node_claim::{
+    DEVICES_AS_DESCRIBED, DEVICES_NOT_PUBLISHED, DEVICES_PUBLISHED, INITIALIZED, MISMATCH, TIMEOUT, UPGRADING,
+    WITHDRAWN,
+};
 use api::{NodeClaim, events, labels};
 use dra_templates::Expansion;
 use k8s_openapi::api::core::v1::Node;
@@ -63,6 +68,44 @@ impl Lifecycle {
                 None
             }
         }
+    }
+
+    /// Says of a machine that pods use whether its DRA drivers are being replaced: until when what they had published
+    /// counts, or that it does not any longer. Gives when to look again.
+    pub(super) async fn hold_devices(&self, draft: &mut Draft) -> Option<Timestamp> {
+        if !claim::is(&draft.wanted, INITIALIZED) || !machine_devices::are_expected(&draft.wanted) {
+            return None;
+        }
+        let known = crate::runtime::conditions::find(claim::conditions(&draft.wanted), DEVICES_PUBLISHED);
+        let was_lost = known.is_some_and(|condition| [UPGRADING, WITHDRAWN].contains(&condition.reason.as_str()));
+        let node = {
+            let state = self.context.store.read();
+            let provider_id = claim::provider_id(&draft.wanted).unwrap_or_default();
+            state.nodes_of_machine(provider_id).next().map(|node| Arc::clone(&node.object))?
+        };
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let held = self.context.held_devices.of_node(name, draft.now);
+        if let Some(until) = held.iter().map(|driver| driver.until).max() {
+            let drivers: Vec<&str> = held.iter().map(|held| held.driver.as_str()).collect();
+            let message = format!("{} being replaced: the devices that were published last count", drivers.join(", "));
+            draft.conditions().set_unknown(DEVICES_PUBLISHED, UPGRADING, &message);
+            return Some(until);
+        }
+        if !was_lost {
+            return None;
+        }
+        let expansion = self.described(&draft.wanted).await?;
+        match machine_devices::look(&expansion, &node, self.context.store.read().resource_slices.values()) {
+            machine_devices::Devices::Published(_) => drop(draft.conditions().set_true(DEVICES_PUBLISHED)),
+            machine_devices::Devices::Awaited(_, message) => {
+                if draft.conditions().set_false(DEVICES_PUBLISHED, WITHDRAWN, &message) {
+                    let timeout = self.context.options.dra_hold_timeout;
+                    let text = format!("its devices did not come back within {timeout}: {message}");
+                    self.tell_about_devices(draft, events::DEVICES_NOT_PUBLISHED, text);
+                }
+            }
+        }
+        None
     }
 
     fn tell_about_devices(&self, draft: &Draft, reason: &'static str, text: String) {

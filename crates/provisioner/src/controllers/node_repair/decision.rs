@@ -1,29 +1,32 @@
-//! Which machines are repaired now, and what keeps the other broken ones from it. A pure function of the store, the
-//! provider's policies and the time.
+//! Which machines are rebooted now, and what keeps the others that should be from it; by the rules of Karpenter before
+//! 1.15 which are replaced. A pure function of the store, the provider's policies and the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use api::conditions::node_claim::INITIALIZED;
-use api::{NodeClaim, NodePool, annotations, labels};
+use api::{NodeClaim, NodePool, annotations};
 use cloudprovider::{NodeClassKind, RepairAction, RepairPolicies};
-use cluster::node_repair::{self, Diagnosis, MOST_REBOOTS, Machines, Repair};
+use cluster::node_repair::{self, Diagnosis, Health, Repair};
+use cluster::repair_budget::{Machines, begun};
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, NodePoolName, Timestamp};
 use scheduling::snapshot::eviction::{Budgets, DeletionCosts, EvictionCost, Forbidden};
+use scheduling::snapshot::fleet::RepairHold;
 use scheduling::snapshot::pending::will_be_replaced;
 
 use crate::world::claim;
 use crate::world::node_facts;
 use crate::world::store::{NodeRecord, State};
+use crate::world::termination;
 
 /// By which rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// Karpenter 1.15's.
+    /// Karpenter 1.15's. Machines that are to be replaced are left to disruption.
     Current,
-    /// Those of Karpenter before 1.15 (`--legacy-node-repair`).
+    /// Those of Karpenter before 1.15 (`--legacy-node-repair`), which knows no reboots.
     Legacy,
 }
 
@@ -55,8 +58,6 @@ pub(crate) struct Case<'p> {
     pub pool: Option<Arc<NodePool>>,
     /// What its policies say.
     pub repair: Repair<'p>,
-    /// Whether it is replaced because reboots have not helped.
-    pub is_escalated: bool,
     /// How long its drain may take: the shorter of what policies and NodeClaim say.
     pub drain_bound: Option<DurationMs>,
     /// What it costs to evict its pods.
@@ -155,26 +156,21 @@ fn case<'p>(state: &State, record: &NodeRecord, question: Question<'p>) -> Optio
     }
     let mut claims = state.node_claims_of_machine(node_facts::provider_id(node)?);
     let (claim, None) = (claims.next()?, claims.next()) else { return None };
-    if !claim::is_managed(claim, question.kinds) || node_repair::begun(claim, node).is_some() {
+    if !claim::is_managed(claim, question.kinds) || begun(claim, node).is_some() {
         return None;
     }
     let Diagnosis::Broken(mut repair) = node_repair::diagnose(node, Some(claim), question.policies, question.now)
     else {
         return None;
     };
-    let mut is_escalated = false;
     match question.rules {
-        // It knows no reboots, and no drain: all pods go by force.
-        Rules::Legacy if repair.action == RepairAction::RebootNode => return None,
+        Rules::Legacy if repair.because.policy.action == RepairAction::RebootNode => return None,
+        // It knows no drain: all pods go by force.
         Rules::Legacy => repair.drain_bound = Some(DurationMs::ZERO),
+        Rules::Current if repair.action == RepairAction::ReplaceNode => return None,
         Rules::Current => {
             if claim::is(claim, INITIALIZED) && is_awaited(state, &record.model.name, claim, question.awaited) {
                 return None;
-            }
-            is_escalated = repair.action == RepairAction::RebootNode
-                && node_repair::reboots(claim, question.now).len() >= MOST_REBOOTS;
-            if is_escalated {
-                repair.action = RepairAction::ReplaceNode;
             }
         }
     }
@@ -185,19 +181,12 @@ fn case<'p>(state: &State, record: &NodeRecord, question: Question<'p>) -> Optio
     let pods = state.pods_on_node(&record.model.name).filter(|pod| will_be_replaced(pod));
     Some(Case {
         cost: EvictionCost::of_node(pods.map(|pod| EvictionCost::of(pod, question.deletion_costs))),
-        drain_bound: [repair.drain_bound, grace_period(claim)].into_iter().flatten().min(),
+        drain_bound: termination::drain_bound(repair.drain_bound, claim),
         claim: Arc::clone(claim),
         node: Arc::clone(node),
         pool,
         repair,
-        is_escalated,
     })
-}
-
-/// `spec.terminationGracePeriod`. What is no duration, which admission refuses, counts as none, as it does for drains.
-fn grace_period(node_claim: &NodeClaim) -> Option<DurationMs> {
-    let period = node_claim.spec.termination_grace_period.as_ref()?.parse().ok()?;
-    Some(DurationMs(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// Whether pods are on their way to the machine.
@@ -219,26 +208,14 @@ struct Look<'s, 'p> {
     state: &'s State,
     question: Question<'p>,
     budgets: Budgets<'s>,
-    /// Nodes by the label of their NodePool, and how many of them are unhealthy; under "" those of the whole cluster.
-    health: BTreeMap<&'s str, (usize, usize)>,
+    health: Health<'s>,
     /// How many more machines of a NodePool may be repaired.
     left: BTreeMap<NodePoolName, Result<Option<(u32, String)>, String>>,
 }
 
 impl<'s, 'p> Look<'s, 'p> {
     fn new(state: &'s State, question: Question<'p>) -> Self {
-        let mut health: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-        for record in state.nodes.values() {
-            let of_node = record.object.metadata.labels.as_ref();
-            let pool = of_node.and_then(|labels| labels.get(labels::NODEPOOL)).map_or("", String::as_str);
-            let is_unhealthy = usize::from(node_repair::is_unhealthy(&record.object, question.policies));
-            // A Node without NodePool is of the cluster only.
-            for key in BTreeSet::from([pool, ""]) {
-                let (nodes, unhealthy) = health.entry(key).or_default();
-                *nodes += 1;
-                *unhealthy += is_unhealthy;
-            }
-        }
+        let health = Health::new(state.nodes.values().map(|record| &*record.object), question.policies);
         let budgets = Budgets::new(state.pod_disruption_budgets.values().map(AsRef::as_ref));
         Self { state, question, budgets, health, left: BTreeMap::new() }
     }
@@ -248,9 +225,7 @@ impl<'s, 'p> Look<'s, 'p> {
         if self.question.rules == Rules::Legacy {
             return self.too_many(claim::node_pool(&case.claim));
         }
-        // Once there is a Node, only what it says counts.
-        let of_node = case.node.metadata.annotations.as_ref().and_then(|it| it.get(annotations::DO_NOT_REPAIR));
-        if of_node.is_some_and(|value| value == annotations::TRUE) {
+        if node_repair::is_vetoed(&case.node) {
             return Some(Obstacle::DoNotRepair);
         }
         let Some(pool) = case.pool.as_deref() else { return Some(Obstacle::NoNodePool) };
@@ -260,8 +235,10 @@ impl<'s, 'p> Look<'s, 'p> {
     }
 
     fn too_many(&self, pool: &str) -> Option<Obstacle> {
-        let (nodes, unhealthy) = self.health.get(pool).copied().unwrap_or_default();
-        node_repair::too_many(unhealthy, nodes).then_some(Obstacle::TooMany { unhealthy, nodes })
+        match self.health.hold(pool)? {
+            RepairHold::TooMany { unhealthy, nodes } => Some(Obstacle::TooMany { unhealthy, nodes }),
+            RepairHold::DoNotRepair => Some(Obstacle::DoNotRepair),
+        }
     }
 
     fn pod_in_the_way(&self, case: &Case<'_>) -> Option<Obstacle> {

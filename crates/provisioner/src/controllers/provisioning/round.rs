@@ -182,6 +182,8 @@ impl Round<'_> {
             options: options.clone(),
             scheduler_config: &self.context.options.scheduler_config,
             labels: &self.context.cloud.config().labels,
+            held_devices: &self.context.held_devices,
+            repair: None,
         };
         // Taken out for the call: what a panic leaves is not used again.
         let mut remembered = std::mem::take(self.remembered);

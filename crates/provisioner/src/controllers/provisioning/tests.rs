@@ -16,7 +16,7 @@ use cluster::snapshot::LaunchableNodePool;
 use decode::capacity_buffer::TemplateKind;
 use decode::pod_selectors::{SelectorKey, SelectorKind, pod_selector};
 use decode::scheduler_config::SchedulerConfig;
-use model::{PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
+use model::{DurationMs, PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
 use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::SchedulerNames;
 use serde::Deserialize;
@@ -27,6 +27,7 @@ use scheduling::snapshot::Snapshot;
 
 use super::*;
 use crate::world::assignments::Assignments;
+use crate::world::held_devices::HeldDevices;
 use crate::world::new_node_claim;
 use crate::world::planned_node_claim::node_claim;
 use crate::world::planned_pods;
@@ -143,6 +144,8 @@ fn snapshot_with(store: &ClusterStore, pool: &Arc<NodePool>, before: snapshot::B
             options: PlanOptions::default(),
             scheduler_config: &zone_default(),
             labels: &ProviderLabels::default(),
+            held_devices: &HeldDevices::new(DurationMs::ZERO),
+            repair: None,
         },
         &mut snapshot::Memory::default(),
     );

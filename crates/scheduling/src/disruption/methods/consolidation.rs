@@ -28,7 +28,7 @@ use super::Outcome;
 use crate::disruption::budgets::Allowances;
 use crate::disruption::candidates::{Candidates, Context};
 use crate::disruption::reason::{NodeReason, Unconsolidatable};
-use crate::disruption::search::{self, Certificate, CouldGo, Question, nano};
+use crate::disruption::search::{self, Certificate, CouldGo, Found, Question, Search, nano};
 use crate::plan::Verdict;
 use crate::snapshot::NodeId;
 use crate::snapshot::fleet::Reason;
@@ -43,6 +43,7 @@ pub(crate) fn extend(
     candidates: &Candidates,
     allowances: &mut Allowances<'_>,
     before: Outcome,
+    solved: &search::Memory,
 ) -> (Outcome, Option<PriceNanoUsdPerHour>) {
     let eligible = Eligible::new(context, candidates, &before);
     if eligible.machines.is_empty() {
@@ -50,30 +51,60 @@ pub(crate) fn extend(
     }
     let ground = Ground::new(context, &before, &eligible);
     let rules = Rules::new(context, &eligible);
-    let mut rejected = Rejected::default();
-    let look = |rejected: &Rejected, decided: Option<&[Vec<usize>]>| {
-        search::search(&Question {
-            snapshot: &ground.asked,
-            machines: &ground.machines,
-            settled: &ground.settled,
-            refused: &ground.refused,
-            launched_anyway: ground.cost,
-            allowed: eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect(),
-            rejected: &rejected.sets.keys().cloned().collect(),
-            apart: &rejected.apart.keys().cloned().collect(),
-            decided,
-            allows: &|set, saving, launched| rules.forbids(set, saving, launched).is_none(),
-        })
+    let question = Question {
+        snapshot: &ground.asked,
+        machines: &ground.machines,
+        settled: &ground.settled,
+        refused: &ground.refused,
+        launched_anyway: ground.cost,
+        allowed: eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect(),
+        solved,
+        allows: &|set, saving, launched| rules.forbids(set, saving, launched).is_none(),
     };
+    let grounds = Grounds { ground: &ground, eligible: &eligible, rules: &rules, allowances: &*allowances };
+    let Decided { confirmed, found, rejected, bound } = search::search(&question, |search| decide(search, &grounds));
+    let bound = ground.fleet_bound(&eligible, bound);
+    // What is left of budgets is what the reasons of the others tell of.
+    for index in confirmed.iter().flat_map(|confirmed| &confirmed.sets).flatten() {
+        if let Some(pool) = eligible.pool_of(*index) {
+            // The search has kept to what is left.
+            let _ = allowances.take(pool, REASON);
+        }
+    }
+    let told = Told { eligible: &eligible, machines: &ground.machines, rules: &rules, allowances, rejected: &rejected };
+    let mut stays = eligible.stays.clone();
+    stays.extend(found.certificates.iter().filter_map(|(&index, certificate)| told.reason(index, certificate)));
+    (merged(before, confirmed, stays, &eligible), bound)
+}
+
+/// By what it is decided what goes.
+struct Grounds<'a> {
+    ground: &'a Ground<'a, 'a>,
+    eligible: &'a Eligible<'a>,
+    rules: &'a Rules<'a>,
+    allowances: &'a Allowances<'a>,
+}
+
+/// What goes, and why the others stay.
+struct Decided {
+    confirmed: Option<Confirmed>,
+    found: Found,
+    rejected: Rejected,
+    bound: i128,
+}
+
+/// Looks for sets until what is found is confirmed, or nothing is.
+fn decide(search: &mut Search<'_, '_>, grounds: &Grounds<'_>) -> Decided {
+    let Grounds { ground, eligible, rules, allowances } = grounds;
+    let mut rejected = Rejected::default();
     let mut confirmed = None;
-    let mut found = look(&rejected, None);
-    let bound = ground.fleet_bound(&eligible, &found);
+    let mut found = search.look(&rejected.known());
     for round in 1..=CONSOLIDATION_ROUNDS {
         let is_last = round == CONSOLIDATION_ROUNDS;
         let mut sets = found.sets.clone();
         // All of it, or in the end as much of it as holds.
         while !sets.is_empty() && confirmed.is_none() {
-            match confirm(&ground, &eligible, &rules, &sets) {
+            match confirm(ground, eligible, rules, &sets) {
                 Ok(commands) => confirmed = Some(commands),
                 Err(why) => {
                     sets = why.rest(&sets);
@@ -90,33 +121,24 @@ pub(crate) fn extend(
             break;
         }
         // Who stays is told beside what goes.
-        found = look(&rejected, is_last.then_some(&sets));
+        let known = rejected.known();
+        found = if is_last { search.decided(&known, &sets) } else { search.look(&known) };
     }
     let left = |index: usize| allowances.left(eligible.pool_of(index)?, REASON);
     for set in karpenters_sets(&ground.machines, left) {
         let least = confirmed.as_ref().map_or(0, Confirmed::saving);
         let cost: i128 = set.iter().filter_map(|index| ground.machines.get(*index)).map(|machine| machine.cost).sum();
         if cost > least
-            && let Ok(other) = confirm(&ground, &eligible, &rules, &[set])
+            && let Ok(other) = confirm(ground, eligible, rules, &[set])
             && other.saving() > least
         {
             confirmed = Some(other);
         }
     }
     if let Some(Confirmed { sets, .. }) = confirmed.as_ref().filter(|confirmed| confirmed.sets != found.sets) {
-        found = look(&rejected, Some(sets));
+        found = search.decided(&rejected.known(), sets);
     }
-    // What is left of budgets is what the reasons of the others tell of.
-    for index in confirmed.iter().flat_map(|confirmed| &confirmed.sets).flatten() {
-        if let Some(pool) = eligible.pool_of(*index) {
-            // The search has kept to what is left.
-            let _ = allowances.take(pool, REASON);
-        }
-    }
-    let told = Told { eligible: &eligible, machines: &ground.machines, rules: &rules, allowances, rejected: &rejected };
-    let mut stays = eligible.stays.clone();
-    stays.extend(found.certificates.iter().filter_map(|(&index, certificate)| told.reason(index, certificate)));
-    (merged(before, confirmed, stays, &eligible), bound)
+    Decided { confirmed, found, rejected, bound: search.bound() }
 }
 
 /// What Karpenter would look at where there are few machines: each alone, and prefixes by saving per disruption, as far

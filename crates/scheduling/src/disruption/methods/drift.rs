@@ -1,20 +1,22 @@
-//! Machines that are not what their NodePool or node class asks for any more (condition `Drifted`), and machines that
-//! are past their time and expire the graceful way.
+//! Machines that are broken, that are not what their NodePool or node class asks for any more (condition `Drifted`),
+//! or that are past their time and expire the graceful way.
 //!
-//! Of each NodePool as many go at once as its budgets let: empty ones first, then those that drifted first or whose
-//! time was over first. They are planned in one simulation, so what their pods need is launched once for all of them;
-//! machines whose pods share a replacement go in one command. A machine whose pods have no place elsewhere holds back
-//! no other: it is left out, the next of its NodePool takes its part of the budgets, and the simulation is made again,
-//! up to a bound.
+//! Of each NodePool as many go at once as its budgets let: broken ones first, by score, then empty ones, then those
+//! that drifted first or whose time was over first. They are planned in one simulation, so what their pods need is
+//! launched once for all of them; machines whose pods share a replacement go in one command. A machine whose pods have
+//! no place elsewhere holds back no other: it is left out, the next of its NodePool takes its part of the budgets, and
+//! the simulation is made again, up to a bound.
 //!
-//! Differs: `drift-at-once`. Karpenter replaces one node at a time, and goes on with the next when it has begun.
+//! Differs: `drift-at-once`, `repair-many`. Karpenter replaces one node at a time, and goes on with the next when it
+//! has begun.
 //! Differs: `drift-blocked-pods`. With a `terminationGracePeriod` Karpenter looks for no place for pods that a
 //! PodDisruptionBudget holds; they leave by force all the same, so here they get one beforehand.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::NamespacedName;
+use model::{DurationMs, NamespacedName};
 
 use super::Outcome;
 use crate::disruption::budgets::Allowances;
@@ -23,6 +25,7 @@ use crate::disruption::reason::NodeReason;
 use crate::disruption::simulation::{Simulation, Stuck};
 use crate::disruption::split::split;
 use crate::snapshot::NodeId;
+use crate::snapshot::eviction::EvictionCost;
 use crate::snapshot::fleet::{FleetNode, Reason};
 use crate::tuning::{DRIFT_REFILLS, DRIFT_SIMULATIONS};
 
@@ -38,9 +41,14 @@ pub(crate) fn commands(
         outdated.is_some_and(|(reason, _)| candidates.block(machine, reason).is_none()) && !gone.contains(&machine.node)
     };
     let mut queue: Vec<&FleetNode> = context.fleet.nodes.iter().filter(is_candidate).collect();
-    let since = |machine: &FleetNode| context.outdated(machine).map(|(_, since)| since);
-    queue.sort_by_key(|machine| (!machine.is_empty(), since(machine), context.display_name(machine.node)));
-    let mut selection = Selection { context, queue, gone, chosen: BTreeSet::new(), stays: BTreeMap::new() };
+    queue.sort_by_key(|machine| (turn(context, machine), context.display_name(machine.node)));
+    // Broken ones that cannot be replaced are told of even where consolidation finds out something else about them.
+    let is_told = |machine: &&FleetNode| machine.unhealthy.is_some() && !is_candidate(machine);
+    let blocked = context.fleet.nodes.iter().filter(is_told).filter_map(|machine| {
+        Some((machine.node, NodeReason::Blocked(candidates.block(machine, Reason::Unhealthy)?.clone())))
+    });
+    let stays = blocked.collect();
+    let mut selection = Selection { context, queue, gone, chosen: BTreeSet::new(), stays };
     let simulation = selection.settle(allowances);
     selection.tell_the_rest(allowances);
     let Selection { queue, chosen, stays, .. } = selection;
@@ -50,7 +58,19 @@ pub(crate) fn commands(
     Outcome { commands, stays, simulated }
 }
 
-/// Which of the machines that have drifted go.
+/// In which order turns come: broken ones by score and what their evictions cost, then the others.
+fn turn(context: &Context<'_>, machine: &FleetNode) -> impl Ord + use<> {
+    let outdated = context.outdated(machine);
+    match machine.unhealthy.as_ref().filter(|_| outdated.is_some_and(|(why, _)| why == Reason::Unhealthy)) {
+        Some(unhealthy) => (false, Reverse(unhealthy.score), machine.eviction_cost(), false, None),
+        None => {
+            let since = outdated.map(|(_, since)| since);
+            (true, Reverse(DurationMs::ZERO), EvictionCost::default(), !machine.is_empty(), since)
+        }
+    }
+}
+
+/// Which of the machines that have to be replaced go.
 struct Selection<'c, 's> {
     context: &'c Context<'s>,
     /// In the order in which their turn comes.
@@ -99,16 +119,19 @@ impl Selection<'_, '_> {
         for machine in &self.queue {
             let is_open = !self.chosen.contains(&machine.node) && !self.stays.contains_key(&machine.node);
             let Some((pool, _)) = self.context.pool_of(machine).filter(|_| is_open) else { continue };
-            if allowances.take(pool, reason_of(self.context, &[machine])).is_ok() {
+            // One that was never initialized is no part of what budgets count.
+            let is_counted = self.context.is_initialized(machine);
+            if !is_counted || allowances.take(pool, reason_of(self.context, &[machine])).is_ok() {
                 self.chosen.insert(machine.node);
             }
         }
     }
 
     fn leave(&mut self, node: NodeId, why: NodeReason, allowances: &mut Allowances<'_>) {
-        let pool = self.context.snapshot.nodes.try_get(node).and_then(|node| node.node_pool.as_ref());
+        let machine = self.queue.iter().find(|machine| machine.node == node);
+        let counted = machine.filter(|machine| self.context.is_initialized(machine));
         if self.chosen.remove(&node)
-            && let Some(pool) = pool
+            && let Some((pool, _)) = counted.and_then(|machine| self.context.pool_of(machine))
         {
             allowances.give_back(pool);
         }
@@ -132,10 +155,16 @@ impl Selection<'_, '_> {
     }
 }
 
-/// Why machines go that are replaced together: they are past their time, or some of them have drifted.
+/// Why machines go that are replaced together: some of them are broken, all are past their time, or some have drifted.
 pub(crate) fn reason_of(context: &Context<'_>, set: &[&FleetNode]) -> Reason {
-    let is_expired = |machine: &&FleetNode| context.outdated(machine).is_some_and(|(why, _)| why == Reason::Expired);
-    if set.iter().all(is_expired) { Reason::Expired } else { Reason::Drifted }
+    let is = |machine: &FleetNode, reason| context.outdated(machine).is_some_and(|(why, _)| why == reason);
+    if set.iter().any(|machine| is(machine, Reason::Unhealthy)) {
+        Reason::Unhealthy
+    } else if set.iter().all(|machine| is(machine, Reason::Expired)) {
+        Reason::Expired
+    } else {
+        Reason::Drifted
+    }
 }
 
 fn reason_of_node(context: &Context<'_>, node: NodeId) -> Reason {

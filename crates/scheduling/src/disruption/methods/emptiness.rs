@@ -15,7 +15,11 @@ use crate::disruption::reason::NodeReason;
 use crate::snapshot::fleet::{FleetNode, Reason};
 
 pub(crate) fn commands(context: &Context<'_>, candidates: &Candidates, allowances: &mut Allowances<'_>) -> Outcome {
-    let is_candidate = |machine: &&FleetNode| machine.is_empty() && candidates.block(machine, Reason::Empty).is_none();
+    let is_broken = |machine: &FleetNode| context.outdated(machine).is_some_and(|(why, _)| why == Reason::Unhealthy);
+    // Broken ones do not wait until they have been quiet.
+    let is_candidate = |machine: &&FleetNode| {
+        machine.is_empty() && candidates.block(machine, Reason::Empty).is_none() && !is_broken(machine)
+    };
     let mut machines: Vec<&FleetNode> = context.fleet.nodes.iter().filter(is_candidate).collect();
     machines.sort_by_key(|machine| (Reverse(price(machine)), context.display_name(machine.node)));
     let mut outcome = Outcome::default();
@@ -27,6 +31,7 @@ pub(crate) fn commands(context: &Context<'_>, candidates: &Candidates, allowance
                 nodes: vec![machine.node],
                 replacements: Vec::new(),
                 static_pool: None,
+                terminate_first: None,
                 moves: Vec::new(),
                 saving: price(machine),
                 eviction_cost: machine.eviction_cost(),

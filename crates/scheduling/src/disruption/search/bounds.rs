@@ -2,7 +2,9 @@
 //!
 //! A set brings its price less what machines for its pods cost. These cost at least what the pods are worth that find
 //! no free room on other nodes, by the dual prices of the relaxation; and no more pods of a class find room than there
-//! is room for copies of it, if nothing else came there.
+//! is room for copies of it, if nothing else came there. Beside machines that are launched already for others, a set
+//! brings more by no more than these cost beyond what is on them: with the set's pods on it a machine costs at least
+//! what all its pods are worth.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +13,10 @@ use model::{IdVec, PriceNanoUsdPerHour};
 use super::certificates::Certificate;
 use super::trials::Trials;
 use super::{CouldGo, Pods, Question};
-use crate::bound::{self, Solved};
+use crate::bound;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::state::Bin;
 use crate::tuning::SMALLEST_GAIN;
 
 /// What the relaxation says.
@@ -23,10 +26,19 @@ pub(super) struct Bounds {
     pub(super) bound: i128,
     /// By class, by each of the relaxation's dual prices; there is one at least.
     worth: Vec<IdVec<ClassId, i64>>,
-    /// By class: for how many copies nodes have free room before anybody moves.
-    free: IdVec<ClassId, u32>,
+    /// Before anybody moves.
+    openings: Openings,
     /// A reservation may cost less than its pods are worth.
     has_reservations: bool,
+}
+
+/// Where pods may go that cost nothing more.
+#[derive(Debug)]
+pub(super) struct Openings {
+    /// By class: for how many copies nodes have free room.
+    free: IdVec<ClassId, u32>,
+    /// What open machines cost beyond what is on them, by each of the relaxation's dual prices.
+    paid: Vec<i128>,
 }
 
 impl Bounds {
@@ -37,16 +49,20 @@ impl Bounds {
             u32::try_from(placed).unwrap_or(u32::MAX)
         });
         let could_go = trials.rooms_without_pods();
-        let relaxed = bound::relax_fleet(problem, trials.packing.run, &placed, &could_go, &Solved::default());
+        let relaxed = bound::relax_fleet(problem, trials.packing.run, &placed, &could_go, question.solved);
+        let worth: Vec<IdVec<ClassId, i64>> =
+            [Some(relaxed.worth), Some(relaxed.other_worth), relaxed.whole_worth].into_iter().flatten().collect();
         Self {
             bound: i128::from(relaxed.bound.0),
-            worth: [Some(relaxed.worth), Some(relaxed.other_worth), relaxed.whole_worth]
-                .into_iter()
-                .flatten()
-                .collect(),
-            free: problem.classes.ids().map(|class| free(&trials.packing, class)).collect(),
+            openings: Openings::new(&worth, &trials.packing),
+            worth,
             has_reservations: !problem.reservations.is_empty(),
         }
+    }
+
+    /// As things are in a packing.
+    pub(super) fn openings_in(&self, packing: &Packing<'_>) -> Openings {
+        Openings::new(&self.worth, packing)
     }
 
     /// Whether no command can pay, or all of them together save less than counts.
@@ -78,6 +94,16 @@ impl Bounds {
 
     /// What a set brings at most, if no other machine goes.
     pub(super) fn most(&self, question: &Question<'_>, pods: &Pods, set: &[usize]) -> i128 {
+        self.most_beside(&self.openings, (question, pods), set)
+    }
+
+    /// What a set brings at most beside others that go.
+    pub(super) fn most_beside(
+        &self,
+        openings: &Openings,
+        (question, pods): (&Question<'_>, &Pods),
+        set: &[usize],
+    ) -> i128 {
         let machines = set.iter().filter_map(|index| question.machines.get(*index));
         let cost: i128 = machines.map(|machine: &CouldGo| machine.cost).sum();
         if self.has_reservations {
@@ -87,13 +113,30 @@ impl Bounds {
         for &(class, of_class) in set.iter().flat_map(|index| pods.on(*index)) {
             *copies.entry(class).or_default() += of_class;
         }
-        let homeless = |worth: &IdVec<ClassId, i64>| -> i128 {
+        let homeless = |(worth, paid): (&IdVec<ClassId, i64>, &i128)| -> i128 {
             let worth_of = |(class, copies): (&ClassId, &u32)| {
-                i128::from(copies.saturating_sub(self.free[*class])) * i128::from(worth[*class].max(0))
+                i128::from(copies.saturating_sub(openings.free[*class])) * i128::from(worth[*class].max(0))
             };
-            copies.iter().map(worth_of).sum()
+            copies.iter().map(worth_of).sum::<i128>() - paid
         };
-        cost - self.worth.iter().map(homeless).max().unwrap_or(0)
+        cost - self.worth.iter().zip(&openings.paid).map(homeless).max().unwrap_or(0).max(0)
+    }
+}
+
+impl Openings {
+    fn new(worth: &[IdVec<ClassId, i64>], packing: &Packing<'_>) -> Self {
+        let paid = |worth: &IdVec<ClassId, i64>| -> i128 {
+            let of_bin = |bin: &Bin| {
+                let of_class =
+                    |(class, _, copies): &(ClassId, usize, u32)| i128::from(*copies) * i128::from(worth[*class].max(0));
+                (i128::from(bin.price.0) - bin.contents.iter().map(of_class).sum::<i128>()).max(0)
+            };
+            packing.state.bins.iter().map(of_bin).sum()
+        };
+        Self {
+            free: packing.problem.classes.ids().map(|class| free(packing, class)).collect(),
+            paid: worth.iter().map(paid).collect(),
+        }
     }
 }
 
@@ -101,8 +144,12 @@ impl Bounds {
 fn free(packing: &Packing<'_>, class: ClassId) -> u32 {
     let problem = packing.problem;
     let wanted = problem.classes[class].count();
-    let mut free = 0_u32;
-    for &node in problem.node_order.iter().filter(|node| problem.node_accepts(class, **node)) {
+    let (mut free, mut from) = (0_u32, 0);
+    while let Some((position, node)) = packing.next_node(from, class) {
+        from = position + 1;
+        if !problem.node_accepts(class, node) {
+            continue;
+        }
         let requests = problem.classes[class].requests(problem.variant_on(class, node));
         free = free.saturating_add(requests.times_in(&packing.state.room[node], wanted));
         if free >= wanted {

@@ -62,10 +62,11 @@ pub(super) fn of_the_rest(
         }
     }
     let going: BTreeSet<usize> = sets.iter().flatten().copied().collect();
+    let openings = bounds.openings_in(&trials.packing);
     let mut certificates = BTreeMap::new();
     for (index, machine) in trials.question.machines.iter().enumerate().filter(|(index, _)| !going.contains(index)) {
-        let most = bounds.most(trials.question, trials.pods, &[index]);
-        let certificate = match Certificate::by_bound(most, machine).filter(|_| sets.is_empty()) {
+        let most = bounds.most_beside(&openings, (trials.question, trials.pods), &[index]);
+        let certificate = match Certificate::by_bound(most, machine) {
             Some(certificate) => certificate,
             None => {
                 let is_allowed = left.get(machine.pool).is_some_and(|left| left.is_none_or(|left| left > 0));

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 
 use super::CouldGo;
-use super::bounds::Bounds;
+use super::bounds::{Bounds, Openings};
 use super::trials::{Gain, Trials};
 use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, SURPLUS_PREFIXES, TRIMMING_TRIALS};
 
@@ -70,6 +70,8 @@ struct Walk<'b> {
 /// What is taken in one walk.
 struct Taken {
     is_taken: Vec<bool>,
+    /// Where pods of further ones may go; `None` as long as nothing is taken.
+    openings: Option<Openings>,
     left: Vec<Option<u32>>,
     end: End,
 }
@@ -140,6 +142,7 @@ impl<'b> Walk<'b> {
         let mark = trials.packing.mark();
         let mut taken = Taken {
             is_taken: vec![false; self.order.len()],
+            openings: None,
             left: trials.question.allowed.clone(),
             end: End::default(),
         };
@@ -213,12 +216,15 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// False if the bound says that it brings too little. Once machines go, what is launched for them may have room
-    /// that the bound does not know of.
+    /// False if the bound says that it brings too little beside what is taken.
     fn could_pay(&self, trials: &Trials<'_, '_>, taken: &Taken, set: &[usize]) -> bool {
         let machines = set.iter().filter_map(|index| trials.question.machines.get(*index));
         let wanted: i128 = machines.map(|machine| machine.wanted).sum();
-        !taken.end.sets.is_empty() || self.bounds.most(trials.question, trials.pods, set) >= wanted
+        let most = match &taken.openings {
+            Some(openings) => self.bounds.most_beside(openings, (trials.question, trials.pods), set),
+            None => self.bounds.most(trials.question, trials.pods, set),
+        };
+        most >= wanted
     }
 
     /// Takes a set if it pays, without the machines that it does as well without.
@@ -242,6 +248,7 @@ impl<'b> Walk<'b> {
                 *is_taken = true;
             }
         }
+        taken.openings = Some(self.bounds.openings_in(&trials.packing));
         taken.end.net += gain.net;
         taken.end.sets.push(set);
         true
@@ -288,7 +295,7 @@ impl Taken {
     /// Whether all of those would go then of which some have to stay.
     fn breaks_apart(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
         let goes = |index: &usize| self.is_taken(*index) || set.contains(index);
-        trials.question.apart.iter().any(|apart| apart.iter().all(goes))
+        trials.known.apart.iter().any(|apart| apart.iter().all(goes))
     }
 
     fn has_budget(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {

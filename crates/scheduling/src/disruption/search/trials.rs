@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::{IdSet, ResourceVec};
 
-use super::{Pods, Question};
+use super::{Known, Pods, Question};
 use crate::bound;
 use crate::catalogue::TypeId;
 use crate::simulation::compile::classes::ClassId;
@@ -20,6 +20,8 @@ use cloudprovider::CapacityType;
 /// The packing on which sets are tried, and what that may still cost.
 pub(super) struct Trials<'q, 'p> {
     pub(super) question: &'q Question<'q>,
+    /// What does not hold is not tried again.
+    pub(super) known: Known,
     pub(super) pods: &'q Pods,
     pub(super) packing: Packing<'p>,
     steps: u64,
@@ -70,7 +72,7 @@ impl<'q, 'p> Trials<'q, 'p> {
     pub(super) fn new(question: &'q Question<'q>, problem: &'p Problem<'p>, run: &'p PlanRun, pods: &'q Pods) -> Self {
         let mut packing = Packing::new(problem, run, Charging::Least);
         packing.state.settle_start();
-        let mut trials = Self { question, pods, packing, steps: CONSOLIDATION_STEPS };
+        let mut trials = Self { question, known: Known::default(), pods, packing, steps: CONSOLIDATION_STEPS };
         trials.settle();
         trials
     }
@@ -228,9 +230,7 @@ impl<'q, 'p> Trials<'q, 'p> {
 
     /// Whether a set that would save so much may and should go.
     pub(super) fn pays(&self, set: &[usize], gain: &Gain) -> bool {
-        gain.net >= 0
-            && !self.question.rejected.contains(set)
-            && (self.question.allows)(set, gain.saving, &gain.launched)
+        gain.net >= 0 && !self.known.rejected.contains(set) && (self.question.allows)(set, gain.saving, &gain.launched)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Consolidation: each rule on a fleet of its own, and small random fleets against all that could be done.
 
 mod exact;
+mod extremes;
+mod memory;
 
 use std::sync::Arc;
 

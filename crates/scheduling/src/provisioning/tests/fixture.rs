@@ -258,6 +258,12 @@ impl Fixture {
         self
     }
 
+    /// The node added last takes no more pods than that.
+    pub(crate) fn most_pods(&mut self, pods: i64) -> &mut Self {
+        self.nodes.last_mut().unwrap().allocatable.set(ResourceId::PODS, pods);
+        self
+    }
+
     /// The node added last is going.
     pub(crate) fn deleting(&mut self) -> &mut Self {
         self.nodes.last_mut().unwrap().excluded = Some(crate::snapshot::Excluded::Deleting);

@@ -254,8 +254,10 @@ impl ClassDevices {
         };
         let claims = || demand.variants.iter().flat_map(|variant| &variant.claims);
         let has_alternatives = |claim: &ClaimUse| match (claim, &snapshot.devices) {
-            (ClaimUse::Fresh { class, .. }, Some(devices)) => devices.inventory.has_alternatives(*class),
-            (ClaimUse::Fresh { .. } | ClaimUse::Named { .. }, _) => false,
+            (ClaimUse::Fresh { class, .. } | ClaimUse::Extended { class }, Some(devices)) => {
+                devices.inventory.has_alternatives(*class)
+            }
+            (ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } | ClaimUse::Named { .. }, _) => false,
         };
         Self {
             demand: id,

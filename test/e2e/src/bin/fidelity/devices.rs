@@ -5,15 +5,15 @@ use std::time::Instant;
 use anyhow::Result;
 use e2e::cluster::Cluster;
 use e2e::fidelity::{DeviceOutcome, DeviceScenario};
-use e2e::{Controller, Gates};
+use e2e::{Controller, Gates, Kubernetes, Platform};
 
 /// Prints a scenario's objects, to plan them without a cluster.
-pub(crate) fn print(seed: u64, gates: Gates) {
-    println!("{:#}", DeviceScenario::random(seed, gates).manifests());
+pub(crate) fn print(seed: u64, platform: Platform) {
+    println!("{:#}", DeviceScenario::random(seed, platform).manifests());
 }
 
 /// Plays so many scenarios, half of them with all gates if none are given; whether all went as planned.
-pub(crate) async fn run(seed: u64, scenarios: u64, gates: Option<Gates>) -> Result<bool> {
+pub(crate) async fn run(seed: u64, scenarios: u64, kubernetes: Kubernetes, gates: Option<Gates>) -> Result<bool> {
     let half = match gates {
         None => seed + scenarios.div_ceil(2),
         Some(Gates::Default) => seed + scenarios,
@@ -24,15 +24,16 @@ pub(crate) async fn run(seed: u64, scenarios: u64, gates: Option<Gates>) -> Resu
         if seeds.is_empty() {
             continue;
         }
+        let platform = Platform { kubernetes, gates };
         let started = Instant::now();
-        let cluster = Cluster::with_gates("fidelity-dra", gates).await?;
+        let cluster = Cluster::of("fidelity-dra", platform).await?;
         let client = cluster.client().await?;
         // Pods that come while machines do are another plan's; here there is to be one.
         let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
         let controller = Controller::start_ready(&options).await?;
         let (mut total, count) = (DeviceOutcome::default(), seeds.end - seeds.start);
         for (number, seed) in (1_u64..).zip(seeds) {
-            let scenario = DeviceScenario::random(seed, gates);
+            let scenario = DeviceScenario::random(seed, platform);
             let faults: Vec<String> = match scenario.play(&client, &controller, gates).await {
                 Ok(outcome) => {
                     let faults = outcome.pods.faults().map(str::to_owned).collect();

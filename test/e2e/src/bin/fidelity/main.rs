@@ -12,7 +12,7 @@ use clap::Parser;
 use e2e::cluster::{Cluster, Corner};
 use e2e::exit;
 use e2e::fidelity::{self, Outcome, Scenario};
-use e2e::{Controller, Gates};
+use e2e::{Controller, Gates, Kubernetes, Platform};
 use indicatif::{ProgressBar, ProgressStyle};
 
 #[derive(Parser)]
@@ -33,6 +33,9 @@ struct Arguments {
     /// Scenarios of devices: only one half, with this set of feature gates.
     #[arg(long, value_enum, requires = "dra")]
     gates: Option<GateSet>,
+    /// Scenarios of devices: the release of Kubernetes, 1.36 or 1.37.
+    #[arg(long, default_value_t, requires = "dra")]
+    kubernetes: Kubernetes,
     /// Print the objects of the first, as `dovetail plan` reads them, and play none; of scenarios of devices with
     /// --gates.
     #[arg(long)]
@@ -57,10 +60,10 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             GateSet::All => Gates::All,
         });
         if let Some(gates) = gates.filter(|_| arguments.print) {
-            devices::print(arguments.seed, gates);
+            devices::print(arguments.seed, Platform { kubernetes: arguments.kubernetes, gates });
             return Ok(true);
         }
-        return devices::run(arguments.seed, arguments.scenarios, gates).await;
+        return devices::run(arguments.seed, arguments.scenarios, arguments.kubernetes, gates).await;
     }
     if arguments.disruption {
         return disruption::run(arguments.seed, arguments.scenarios).await;

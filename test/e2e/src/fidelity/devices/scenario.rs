@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use self::offered::{Gpus, OfZones, Offered};
 use crate::fidelity::Scenario;
-use crate::{Gates, objects};
+use crate::{Gates, Platform, objects};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
@@ -69,9 +69,10 @@ impl Family {
 }
 
 impl DeviceScenario {
-    /// The scenario of a seed, with features that a cluster with these gates has.
+    /// The scenario of a seed, with features that a cluster of this release with these gates has.
     #[must_use]
-    pub fn random(seed: u64, gates: Gates) -> Self {
+    pub fn random(seed: u64, platform: Platform) -> Self {
+        let gates = platform.gates;
         let mut random = Random::new(seed);
         let name = format!("dra-{seed}");
         let mut families = vec![*random.pick(&[Family::Gpu, Family::Gpu, Family::Partition, Family::Link])];
@@ -91,7 +92,7 @@ impl DeviceScenario {
         let attached = attached(&mut random);
         let mut scenario = Writer {
             name,
-            gates,
+            platform,
             families,
             links,
             attached,
@@ -149,7 +150,7 @@ fn attached(random: &mut Random) -> Value {
 
 struct Writer {
     name: String,
-    gates: Gates,
+    platform: Platform,
     families: Vec<Family>,
     /// Scope and number of links.
     links: (&'static str, u64),
@@ -312,8 +313,9 @@ impl Writer {
         let family = *self.random.pick(&self.families.clone());
         let effect = *self.random.pick(&["NoSchedule", "None"]);
         self.tainted = (effect == "NoSchedule").then_some(family);
+        let version = format!("resource.k8s.io/{}", self.platform.kubernetes.taint_rule_version());
         self.objects.push(json!({
-            "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": { "name": self.name },
+            "apiVersion": version, "kind": "DeviceTaintRule", "metadata": { "name": self.name },
             "spec": { "deviceSelector": { "driver": self.driver(family) },
                 "taint": { "key": "example.com/serviced", "value": "yes", "effect": effect } },
         }));
@@ -359,7 +361,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_scenario_and_each_family_comes() {
-        let text = |seed| format!("{:?}", DeviceScenario::random(seed, Gates::All));
+        let text =
+            |seed| format!("{:?}", DeviceScenario::random(seed, Platform { gates: Gates::All, ..Platform::default() }));
         assert_eq!(text(7), text(7));
         let all: String = (0..40).map(text).collect();
         for family in [
@@ -384,7 +387,7 @@ mod tests {
             assert!(all.contains(feature), "{feature}");
         }
         let alternatives = |seed| {
-            let text = format!("{}", DeviceScenario::random(seed, Gates::Default).manifests());
+            let text = format!("{}", DeviceScenario::random(seed, Platform::default()).manifests());
             let lists = text
                 .match_indices("\"firstAvailable\":[")
                 .map(|(at, _)| text[at..].split(']').next().map(str::to_owned));

@@ -48,6 +48,6 @@ impl Matrix {
 }
 
 /// `1.36` of `v1.36.3`.
-pub(super) fn minor(version: &str) -> String {
+fn minor(version: &str) -> String {
     version.trim_start_matches('v').split('.').take(2).collect::<Vec<_>>().join(".")
 }

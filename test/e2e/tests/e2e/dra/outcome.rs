@@ -58,6 +58,33 @@ pub(super) fn quantities(amounts: &Value) -> Result<BTreeMap<String, i128>> {
     amounts.as_object().into_iter().flatten().map(read).collect()
 }
 
+/// What a pod's status says its devices cost of the node, in the words of 1.36 (`resources`) and of 1.37.
+pub(super) fn charged(status: &Value) -> Result<BTreeMap<String, i128>> {
+    let mut charged = BTreeMap::new();
+    for claim in list(&status["nodeAllocatableResourceClaimStatuses"]) {
+        let mut add = |amounts: &Value, times: i128| -> Result<()> {
+            for (name, amount) in quantities(amounts)? {
+                *charged.entry(name).or_insert(0) += amount * times;
+            }
+            Ok(())
+        };
+        let named = |entry: &Value, amount: &str| match &entry[amount] {
+            Value::Null => Ok(json!({})),
+            amount => entry["name"].as_str().context("no name").map(|name| json!({ name: amount })),
+        };
+        add(&claim["resources"], 1)?;
+        for mapping in list(&claim["mapping"]) {
+            add(&named(mapping, "quantity")?, 1)?;
+        }
+        let containers = i128::try_from(list(&claim["containers"]).len())?;
+        for overhead in list(&claim["overhead"]) {
+            add(&named(overhead, "perPod")?, 1)?;
+            add(&named(overhead, "perContainer")?, containers)?;
+        }
+    }
+    Ok(charged)
+}
+
 /// Whether the claims are what the scenario is to show.
 pub(super) fn is_as_the_scenario_says(expected: &Expected, claims: &[Value]) -> Result<()> {
     let results = claims.iter().flat_map(|claim| list(&claim["results"]));

@@ -5,13 +5,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
-use e2e::control_plane::{ControlPlane, Gates};
+use e2e::{ControlPlane, Gates, Kubernetes, Platform};
 use serde_json::{Value, json};
-
-use super::matrix::minor;
 
 /// Runs the binary for one release and set of gates.
 pub(super) struct Predictor {
+    pub kubernetes: Kubernetes,
     binary: PathBuf,
     folder: PathBuf,
     arguments: Vec<String>,
@@ -19,15 +18,16 @@ pub(super) struct Predictor {
 }
 
 impl Predictor {
-    pub(super) fn new(binary: &Path, plane: &ControlPlane, gates: Gates) -> Result<Self> {
-        let mut arguments = vec!["--kubernetes".to_owned(), minor(plane.version())];
+    pub(super) fn new(binary: &Path, plane: &ControlPlane, platform: Platform) -> Result<Self> {
+        let Platform { kubernetes, gates } = platform;
+        let mut arguments = vec!["--kubernetes".to_owned(), kubernetes.to_string()];
         match gates {
             Gates::Default => {}
             Gates::All => arguments.extend(["--gates".to_owned(), "all".to_owned()]),
         }
         let folder = plane.folder().join("questions");
         std::fs::create_dir_all(&folder)?;
-        Ok(Self { binary: binary.to_owned(), folder, arguments, next: AtomicU32::new(0) })
+        Ok(Self { kubernetes, binary: binary.to_owned(), folder, arguments, next: AtomicU32::new(0) })
     }
 
     /// The report on these objects, in JSON; on one node or all.

@@ -1,6 +1,7 @@
 //! A scenario: a file with objects and with what is done with them.
 //!
-//! The first document is a [`Header`], all others are objects; `$NAME` stands for the name of the file. Objects that no
+//! The first document is a [`Header`], all others are objects; `$NAME` stands for the name of the file,
+//! `$POD_GROUP_VERSION` and `$TAINT_RULE_VERSION` for the versions that the release has these kinds in. Objects that no
 //! step speaks of are there from the start. What scenarios do not care about is filled in: namespaces, the size of
 //! nodes, images, and that pods run on the nodes of their scenario.
 
@@ -8,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use e2e::Kubernetes;
 use e2e::objects::TEST_KEY;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,6 +23,8 @@ struct Header {
     /// The version in which objects of `resource.k8s.io` are read back.
     #[serde(default = "newest")]
     read: String,
+    /// The only release that has what it uses.
+    only_on: Option<String>,
     /// It uses versions of the API that a server has only if told so.
     #[serde(default)]
     only_with_all_gates: bool,
@@ -77,6 +81,7 @@ pub(super) struct Scenario {
     pub features: Vec<String>,
     pub read: String,
     pub only_with_all_gates: bool,
+    only_on: Option<String>,
     pub namespace: Value,
     pub steps: Vec<Step>,
     /// In the order of the file.
@@ -84,8 +89,8 @@ pub(super) struct Scenario {
 }
 
 impl Scenario {
-    /// All, by name.
-    pub(super) fn all() -> Result<Vec<Self>> {
+    /// All, by name, in the versions of a release's API.
+    pub(super) fn all(kubernetes: Kubernetes) -> Result<Vec<Self>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/dra/scenarios");
         let mut files = std::fs::read_dir(&folder)?
             .map(|entry| Ok(entry?.path()))
@@ -93,12 +98,15 @@ impl Scenario {
             .collect::<Result<Vec<_>>>()?;
         files.sort();
         ensure!(!files.is_empty(), "no scenario in {}", folder.display());
-        files.iter().map(|file| Self::read(file).with_context(|| file.display().to_string())).collect()
+        files.iter().map(|file| Self::read(file, kubernetes).with_context(|| file.display().to_string())).collect()
     }
 
-    fn read(file: &Path) -> Result<Self> {
+    fn read(file: &Path, kubernetes: Kubernetes) -> Result<Self> {
         let name = file.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(file)?.replace("$NAME", &name);
+        let text = std::fs::read_to_string(file)?
+            .replace("$NAME", &name)
+            .replace("$POD_GROUP_VERSION", kubernetes.pod_group_version())
+            .replace("$TAINT_RULE_VERSION", kubernetes.taint_rule_version());
         let mut documents = e2e::apply::parse(&text)?.into_iter();
         let header: Header = serde_json::from_value(documents.next().context("no header")?).context("header")?;
         let mut objects: Vec<Value> = documents.collect();
@@ -111,12 +119,17 @@ impl Scenario {
             "kind": "Namespace",
             "metadata": { "name": name, "labels": header.namespace_labels },
         });
-        let Header { features, read, only_with_all_gates, steps, .. } = header;
-        let scenario = Self { name, features, read, only_with_all_gates, namespace, steps, objects };
+        let Header { features, read, only_with_all_gates, only_on, steps, .. } = header;
+        let scenario = Self { name, features, read, only_with_all_gates, only_on, namespace, steps, objects };
         for name in scenario.held_back() {
             scenario.object(&name)?;
         }
         Ok(scenario)
+    }
+
+    /// Whether a release can have what it uses.
+    pub(super) fn is_for(&self, kubernetes: Kubernetes) -> bool {
+        self.only_on.as_ref().is_none_or(|release| *release == kubernetes.to_string())
     }
 
     /// An object by `Kind/name`.

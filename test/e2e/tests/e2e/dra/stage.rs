@@ -144,12 +144,7 @@ impl<'a> Stage<'a> {
 
     fn node_resources(&self, expected: &Expected, answer: &Value, pod: &Value) -> Result<()> {
         let predicted = outcome::quantities(&answer["nodeResources"])?;
-        let mut given = std::collections::BTreeMap::new();
-        for status in pod["status"]["nodeAllocatableResourceClaimStatuses"].as_array().into_iter().flatten() {
-            for (name, amount) in outcome::quantities(&status["resources"])? {
-                *given.entry(name).or_insert(0) += amount;
-            }
-        }
+        let given = outcome::charged(&pod["status"])?;
         ensure!(predicted == given, "predicted cost {predicted:?}, charged {given:?}");
         if self.is_served {
             let shown = outcome::quantities(&json!(expected.node_resources))?;
@@ -304,7 +299,8 @@ impl<'a> Stage<'a> {
         let namespace = Some(self.scenario.name.as_str());
         let group = match pod["spec"]["schedulingGroup"]["podGroupName"].as_str() {
             Some(name) => {
-                let groups = self.list("scheduling.k8s.io", "v1alpha2", "PodGroup", namespace).await?;
+                let version = self.predictor.kubernetes.pod_group_version();
+                let groups = self.list("scheduling.k8s.io", version, "PodGroup", namespace).await?;
                 let of_name = |group: &Value| group["metadata"]["name"] == name;
                 groups.unwrap_or_default().into_iter().find(of_name).unwrap_or_default()
             }
@@ -339,7 +335,8 @@ impl<'a> Stage<'a> {
     async fn objects(&self) -> Result<Vec<Value>> {
         let of_scenario = Some(self.scenario.name.as_str());
         let read = self.scenario.read.as_str();
-        let mut objects = Vec::new();
+        let kubernetes = self.predictor.kubernetes;
+        let mut objects = vec![self.scenario.namespace.clone()];
         for (group, version, kind, namespace) in [
             ("", "v1", "Node", None),
             ("", "v1", "Pod", of_scenario),
@@ -347,8 +344,8 @@ impl<'a> Stage<'a> {
             ("resource.k8s.io", read, "ResourceSlice", None),
             ("resource.k8s.io", read, "ResourceClaim", of_scenario),
             ("resource.k8s.io", read, "ResourceClaimTemplate", of_scenario),
-            ("resource.k8s.io", "v1beta2", "DeviceTaintRule", None),
-            ("scheduling.k8s.io", "v1alpha2", "PodGroup", of_scenario),
+            ("resource.k8s.io", kubernetes.taint_rule_version(), "DeviceTaintRule", None),
+            ("scheduling.k8s.io", kubernetes.pod_group_version(), "PodGroup", of_scenario),
         ] {
             let listed = self.list(group, version, kind, namespace).await?.unwrap_or_default();
             let is_ours =

@@ -30,6 +30,8 @@ pub(super) enum Setting {
     EvictionPrice(i64),
     /// `--consolidation-horizon`.
     ConsolidationHorizon(model::DurationMs),
+    /// `--device-restart-time`.
+    DeviceRestart(model::DurationMs),
     /// `--spot-to-spot-consolidation`.
     SpotToSpot(bool),
     /// `--expiration-policy`.
@@ -39,9 +41,10 @@ pub(super) enum Setting {
 }
 
 /// The names of settings, as people write them.
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 6] = [
     "eviction-price",
     "consolidation-horizon",
+    "device-restart-time",
     "spot-to-spot-consolidation",
     "expiration-policy",
     "consolidation-policy",
@@ -71,6 +74,7 @@ impl Policy {
             match *setting {
                 Setting::EvictionPrice(price) => options.eviction_price_nano_usd = price,
                 Setting::ConsolidationHorizon(horizon) => options.consolidation_horizon = horizon,
+                Setting::DeviceRestart(time) => options.device_restart = time,
                 Setting::SpotToSpot(is_on) => options.spot_to_spot_consolidation = is_on,
                 Setting::Expiration(policy) => options.expiration.policy = policy,
                 Setting::Consolidation(policy) => {
@@ -91,9 +95,8 @@ fn setting(text: &str) -> anyhow::Result<Setting> {
     let what = || format!("--compare: {name}={value}");
     let setting = match name {
         "eviction-price" => Setting::EvictionPrice(price(value).map_err(anyhow::Error::msg).with_context(what)?.0),
-        "consolidation-horizon" => {
-            Setting::ConsolidationHorizon(duration(value).map_err(anyhow::Error::msg).with_context(what)?)
-        }
+        "consolidation-horizon" => Setting::ConsolidationHorizon(time(value).with_context(what)?),
+        "device-restart-time" => Setting::DeviceRestart(time(value).with_context(what)?),
         "spot-to-spot-consolidation" => {
             Setting::SpotToSpot(one_of(value, &[("true", true), ("false", false)]).with_context(what)?)
         }
@@ -112,6 +115,10 @@ fn setting(text: &str) -> anyhow::Result<Setting> {
         _ => bail!("--compare: no setting is called {name:?}; there are {}", NAMES.join(", ")),
     };
     Ok(setting)
+}
+
+fn time(value: &str) -> anyhow::Result<model::DurationMs> {
+    duration(value).map_err(anyhow::Error::msg)
 }
 
 fn one_of<T: Copy>(value: &str, known: &[(&str, T)]) -> anyhow::Result<T> {
@@ -144,6 +151,7 @@ mod tests {
                     Setting::Consolidation(ConsolidationPolicy::Balanced),
                 ]),
             ),
+            ("device-restart-time=90s", settings(vec![Setting::DeviceRestart(DurationMs::from_seconds(90))])),
             ("expiration-policy=Graceful", settings(vec![Setting::Expiration(ExpirationPolicy::Graceful)])),
             ("pools.yaml", Policy::Files("pools.yaml".into())),
             ("./a=b.yaml", Policy::Files("./a=b.yaml".into())),

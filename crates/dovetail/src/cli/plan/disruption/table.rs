@@ -55,11 +55,14 @@ fn commands(commands: &[Command], detail: Detail) -> String {
     text
 }
 
-/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`. Where nothing is launched: `room on other
-/// nodes`, or `-` if no pod moves.
+/// `2 c-4x-amd64-linux, c-8x-amd64-linux`, or `another of nodepool fixed`, with why if that comes afterwards. Where
+/// nothing is launched: `room on other nodes`, or `-` if no pod moves.
 fn replacements(command: &Command) -> String {
-    if let Some(pool) = &command.static_node_pool {
-        return format!("another of nodepool {pool}");
+    match (&command.static_node_pool, command.terminate_first) {
+        (Some(pool), Some(why)) => return format!("another of nodepool {pool}, afterwards ({why})"),
+        (None, Some(why)) => return format!("what is launched afterwards ({why})"),
+        (Some(pool), None) => return format!("another of nodepool {pool}"),
+        (None, None) => {}
     }
     let mut types: Vec<(&str, usize)> = Vec::new();
     for claim in &command.replacements {

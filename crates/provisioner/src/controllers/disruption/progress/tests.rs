@@ -31,6 +31,7 @@ fn shown() -> Shown {
         going: ["a", "b"].map(NodeClaimName::from).into(),
         replacements: 2,
         deadline: Timestamp::from_seconds(NOW + 600),
+        drain_bounds: Default::default(),
     };
     let replacements = vec![replacement("x", Readiness::Ready), replacement("y", Readiness::Ready)];
     Shown { note, going: vec![going("a"), going("b")], replacements, lost_pool: None }

@@ -21,7 +21,7 @@ fn policy(condition_type: &str, regex: &str, action: RepairAction) -> RepairPoli
 }
 
 fn policies() -> RepairPolicies {
-    let unbounded = RepairPolicy { termination_grace_period: None, ..policy("Slow", ".*", RepairAction::ReplaceNode) };
+    let unbounded = RepairPolicy { termination_grace_period: None, ..policy("Slow", ".*", RepairAction::RebootNode) };
     RepairPolicies::new(&[
         policy("Bad", "", RepairAction::ReplaceNode),
         policy("Stuck", ".*", RepairAction::RebootNode),
@@ -104,8 +104,7 @@ impl Fleet {
         let name = |case: &Case<'_>| claim::name(&case.claim).to_owned();
         let repairs = decisions.repairs.iter().map(|case| {
             let bound = case.drain_bound.map_or("-".to_owned(), |bound| bound.to_string());
-            let escalated = if case.is_escalated { " escalated" } else { "" };
-            format!("{} {:?} {bound}{escalated}", name(case), case.repair.action)
+            format!("{} {:?} {bound}", name(case), case.repair.action)
         });
         let blocked = decisions.blocked.iter().map(|(case, obstacle)| format!("{}: {obstacle}", name(case)));
         (repairs.collect(), blocked.collect())
@@ -134,29 +133,29 @@ fn all() -> Value {
 const NONE: [&str; 0] = [];
 
 #[test]
-fn a_broken_machine_is_repaired_as_its_policy_says() {
+fn a_machine_is_rebooted_as_its_policy_says_and_one_that_is_to_be_replaced_is_left_to_disruption() {
     let (repairs, blocked) = Fleet::new(all()).with(10, &["Bad", "Stuck"]).now();
-    assert_eq!(repairs, ["n0 ReplaceNode 30s", "n1 RebootNode 30s"]);
+    assert_eq!(repairs, ["n1 RebootNode 30s"]);
     assert_eq!(blocked, NONE);
     assert_eq!(Fleet::new(all()).with(10, &["Fine"]).now().0, NONE);
 }
 
 #[test]
 fn more_than_a_fifth_of_a_pool_blocks_all() {
-    let (repairs, blocked) = Fleet::new(all()).with(10, &["Bad", "Bad", "Stuck"]).now();
+    let (repairs, blocked) = Fleet::new(all()).with(10, &["Bad", "Stuck", "Stuck"]).now();
     assert_eq!(repairs, NONE);
-    assert_eq!(blocked[0], "n0: 3 of 10 nodes are unhealthy, more than 20%");
-    assert_eq!(blocked.len(), 3);
+    assert_eq!(blocked[0], "n1: 3 of 10 nodes are unhealthy, more than 20%");
+    assert_eq!(blocked.len(), 2);
 }
 
 #[test]
 fn budgets_for_unhealthy_pace_repairs_and_a_machine_never_initialized_needs_none() {
     let one = json!([{"nodes": "1", "reasons": ["Unhealthy"]}]);
-    let (repairs, blocked) = Fleet::new(one.clone()).with(10, &["Bad", "Bad"]).now();
-    assert_eq!(repairs, ["n0 ReplaceNode 30s"]);
+    let (repairs, blocked) = Fleet::new(one.clone()).with(10, &["Stuck", "Stuck"]).now();
+    assert_eq!(repairs, ["n0 RebootNode 30s"]);
     assert_eq!(blocked, ["n1: disruption budget 1 lets no more nodes go for reason Unhealthy"]);
     // One that is being rebooted has the place.
-    let fleet = Fleet::new(one).with(9, &["Bad"]);
+    let fleet = Fleet::new(one).with(9, &["Stuck"]);
     let rebooting = json!({"status": {"conditions": [
         {"type": "Rebooting", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"},
     ]}});
@@ -164,10 +163,10 @@ fn budgets_for_unhealthy_pace_repairs_and_a_machine_never_initialized_needs_none
     assert_eq!(fleet.now().0, NONE);
 
     let fleet = Fleet::new(json!([{"nodes": "0"}])).with(9, &[]);
-    fleet.machine("new", Some("Bad"), json!({}), json!({"status": {"conditions": []}}));
-    assert_eq!(fleet.now().0, ["new ReplaceNode 30s"]);
+    fleet.machine("new", Some("Stuck"), json!({}), json!({"status": {"conditions": []}}));
+    assert_eq!(fleet.now().0, ["new RebootNode 30s"]);
 
-    let (_, blocked) = Fleet::new(json!([{"nodes": "a few"}])).with(5, &["Bad"]).now();
+    let (_, blocked) = Fleet::new(json!([{"nodes": "a few"}])).with(5, &["Stuck"]).now();
     assert!(blocked[0].contains("spec.disruption.budgets[0]") && blocked[0].contains("a few"), "{blocked:?}");
 }
 
@@ -175,17 +174,17 @@ fn budgets_for_unhealthy_pace_repairs_and_a_machine_never_initialized_needs_none
 fn only_the_nodes_do_not_repair_counts_and_do_not_disrupt_does_not() {
     let fleet = Fleet::new(all()).with(20, &[]);
     let flag = |key: &str| json!({key: "true"});
-    fleet.machine("a", Some("Bad"), flag("karpenter.sh/do-not-repair"), json!({}));
+    fleet.machine("a", Some("Stuck"), flag("karpenter.sh/do-not-repair"), json!({}));
     let of_claim = json!({"metadata": {"annotations": {"karpenter.sh/do-not-repair": "true"}}});
-    fleet.machine("b", Some("Bad"), flag("karpenter.sh/do-not-disrupt"), of_claim);
+    fleet.machine("b", Some("Stuck"), flag("karpenter.sh/do-not-disrupt"), of_claim);
     let (repairs, blocked) = fleet.now();
-    assert_eq!(repairs, ["b ReplaceNode 30s"]);
+    assert_eq!(repairs, ["b RebootNode 30s"]);
     assert_eq!(blocked, ["a: annotation karpenter.sh/do-not-repair is \"true\""]);
 }
 
 #[test]
 fn pods_that_must_stay_are_passed_over_only_if_something_bounds_the_drain() {
-    let fleet = Fleet::new(all()).with(20, &["Bad", "Slow", "Slow"]);
+    let fleet = Fleet::new(all()).with(20, &["Stuck", "Slow", "Slow"]);
     let protected = |name: &str, node: &str| model::Pod {
         node_name: Some(node.into()),
         do_not_disrupt: DoNotDisrupt::Always,
@@ -196,7 +195,7 @@ fn pods_that_must_stay_are_passed_over_only_if_something_bounds_the_drain() {
     }
     fleet.machine("n2", Some("Slow"), json!({}), json!({"spec": {"terminationGracePeriod": "10s"}}));
     let (repairs, blocked) = fleet.now();
-    assert_eq!(repairs, ["n0 ReplaceNode 30s", "n2 ReplaceNode 10s"]);
+    assert_eq!(repairs, ["n0 RebootNode 30s", "n2 RebootNode 10s"]);
     assert_eq!(blocked.len(), 1);
     assert!(blocked[0].starts_with("n1: pod default/on-n1 has annotation karpenter.sh/do-not-disrupt"), "{blocked:?}");
 }
@@ -206,16 +205,21 @@ fn machines_with_which_something_was_begun_are_left_alone() {
     let fleet = Fleet::new(all()).with(40, &[]);
     let condition = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"});
     let with = |conditions: Value| json!({"status": {"conditions": conditions}});
-    fleet.machine("command", Some("Bad"), json!({}), with(json!([condition("DisruptionReason", "Drifted")])));
-    fleet.machine("reboot", Some("Bad"), json!({}), with(json!([condition("Rebooting", "RebootIssued")])));
-    fleet.machine("going", Some("Bad"), json!({}), json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-    fleet.machine("awaited", Some("Bad"), json!({}), json!({}));
-    fleet.machine("foreign", Some("Bad"), json!({}), json!({"spec": {"nodeClassRef": {"group": "other"}}}));
+    fleet.machine("command", Some("Stuck"), json!({}), with(json!([condition("DisruptionReason", "Drifted")])));
+    fleet.machine("reboot", Some("Stuck"), json!({}), with(json!([condition("Rebooting", "RebootIssued")])));
+    fleet.machine(
+        "going",
+        Some("Stuck"),
+        json!({}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    );
+    fleet.machine("awaited", Some("Stuck"), json!({}), json!({}));
+    fleet.machine("foreign", Some("Stuck"), json!({}), json!({"spec": {"nodeClassRef": {"group": "other"}}}));
     assert_eq!(fleet.now(), (vec![], vec![]));
 }
 
 #[test]
-fn the_third_reboot_within_a_day_replaces() {
+fn a_third_reboot_within_a_day_is_none() {
     let fleet = Fleet::new(all()).with(20, &[]);
     let rebooted = |times: &str| {
         json!({
@@ -229,17 +233,18 @@ fn the_third_reboot_within_a_day_replaces() {
     fleet.machine("twice", Some("Stuck"), json!({}), rebooted("2026-01-01T09:00:00Z,2026-01-01T10:00:00Z"));
     fleet.machine("long-ago", Some("Stuck"), json!({}), rebooted("2025-12-31T09:00:00Z,2026-01-01T10:00:00Z"));
     let (repairs, _) = fleet.now();
-    assert_eq!(repairs, ["long-ago RebootNode 30s", "once RebootNode 30s", "twice ReplaceNode 30s escalated"]);
+    assert_eq!(repairs, ["long-ago RebootNode 30s", "once RebootNode 30s"]);
 }
 
 #[test]
 fn without_a_node_pool_nothing_is_repaired_but_by_the_legacy_rules() {
     let fleet = Fleet::new(json!([{"nodes": "0"}])).with(20, &["Stuck", "Bad"]);
     let standalone = json!({"metadata": {"labels": {"karpenter.sh/nodepool": "gone"}}});
-    fleet.machine("alone", Some("Bad"), json!({"karpenter.sh/do-not-repair": "true"}), standalone);
+    fleet.machine("alone", Some("Bad"), json!({"karpenter.sh/do-not-repair": "true"}), standalone.clone());
+    fleet.machine("stuck", Some("Stuck"), json!({}), standalone);
     let (repairs, blocked) = fleet.now();
     assert_eq!(repairs, NONE);
-    assert!(blocked.contains(&"alone: annotation karpenter.sh/do-not-repair is \"true\"".to_owned()), "{blocked:?}");
+    assert!(blocked.contains(&"stuck: it belongs to no NodePool that could replace it".to_owned()), "{blocked:?}");
     // No reboots, no budgets, no drain.
     let (repairs, blocked) = fleet.decide(Rules::Legacy);
     assert_eq!(repairs, ["alone ReplaceNode 0s", "n1 ReplaceNode 0s"]);
@@ -248,13 +253,13 @@ fn without_a_node_pool_nothing_is_repaired_but_by_the_legacy_rules() {
 
 #[test]
 fn the_longest_waiting_goes_first_then_the_cheapest_to_evict() {
-    let fleet = Fleet::new(json!([{"nodes": "1"}])).with(20, &["Bad", "Bad"]);
+    let fleet = Fleet::new(json!([{"nodes": "1"}])).with(20, &["Stuck", "Stuck"]);
     keep(&fleet.0, model::Pod { node_name: Some("n0".into()), ..pod("a") }, "a");
-    assert_eq!(fleet.now().0, ["n1 ReplaceNode 30s"]);
+    assert_eq!(fleet.now().0, ["n1 RebootNode 30s"]);
     let rested = json!({"status": {"conditions": [
         {"type": "Initialized", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"},
         {"type": "Rebooting", "status": "False", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z"},
     ]}});
-    fleet.machine("n1", Some("Bad"), json!({}), rested);
-    assert_eq!(fleet.now().0, ["n0 ReplaceNode 30s"], "the other was rebooted an hour ago");
+    fleet.machine("n1", Some("Stuck"), json!({}), rested);
+    assert_eq!(fleet.now().0, ["n0 RebootNode 30s"], "the other was rebooted an hour ago");
 }

@@ -11,6 +11,8 @@ fn built(state: &State, memory: &mut Memory) -> Snapshot {
         options: scheduling::snapshot::Options::default(),
         scheduler_config: &SchedulerConfig::default(),
         labels: &ProviderLabels::default(),
+        held_devices: &HeldDevices::new(DurationMs::ZERO),
+        repair: None,
     };
     let before =
         snapshot::Before { planned: &Default::default(), succession: &Default::default(), left_out: BTreeSet::new() };

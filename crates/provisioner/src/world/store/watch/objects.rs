@@ -53,7 +53,7 @@ pub(super) fn pod_group(
     raw: &RawObject,
     context: &mut decode::Context<'_>,
 ) -> Result<PodGroupRecord, decode::ObjectError> {
-    let claims = decode::devices::pod_group_claims(&raw.json)?;
+    let claims = decode::devices::pod_group_claims(&raw.json, decode::devices::Admitted::ByServer)?;
     Ok(PodGroupRecord { model: Arc::new(decode::pod_group(&raw.json, context)?), claims: Arc::new(claims) })
 }
 

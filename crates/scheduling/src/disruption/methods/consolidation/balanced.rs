@@ -84,13 +84,19 @@ impl<'f> Balanced<'f> {
         }
         let score = |(name, of_command): (&'f NodePoolName, Totals)| {
             let total = self.0.get(name)?;
-            // saving · share / total price against disruption / total disruption, without fractions.
-            let gain = saving.max(0) * of_command.price * total.disruption_cost;
-            let pain = of_command.disruption_cost * all.price * total.price;
-            Some((name, Score { gain, pain }))
+            let saving = shared_out(saving.max(0), of_command.price, all.price)?;
+            Some((name, Score::new(saving, of_command, *total)))
         };
         by_pool.into_iter().filter_map(score).collect()
     }
+}
+
+/// The part of a saving that belongs to machines that cost `price` of `whole`, down to a nano-dollar; `None` if nothing
+/// costs anything.
+fn shared_out(saving: i128, price: i128, whole: i128) -> Option<i128> {
+    // Prices of fleets are sums of `i64`s, and a saving is no more than one: what may not be multiplied costs more than
+    // all machines of the world.
+    if price == whole { (whole != 0).then_some(saving) } else { saving.saturating_mul(price).checked_div(whole) }
 }
 
 /// What a command saves against what it disrupts, both as parts of a NodePool and on one scale.
@@ -101,12 +107,57 @@ pub(in crate::disruption) struct Score {
 }
 
 impl Score {
+    /// A saving and a disruption as parts of `total`.
+    fn new(saving: i128, of_command: Totals, total: Totals) -> Self {
+        // saving / total price against disruption / total disruption, without fractions.
+        Self {
+            gain: saving.saturating_mul(total.disruption_cost),
+            pain: of_command.disruption_cost.saturating_mul(total.price),
+        }
+    }
+
     fn is_enough(self) -> bool {
-        self.pain == 0 || self.gain * K >= self.pain
+        self.pain == 0 || self.gain.saturating_mul(K) >= self.pain
     }
 
     /// The quotient in thousandths.
     pub(in crate::disruption) fn permille(self) -> i64 {
         i64::try_from(self.gain.saturating_mul(1000) / self.pain.max(1)).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::eviction::EvictionCost;
+
+    #[test]
+    fn scores_of_the_largest_fleets_are_what_they_are_of_small_ones() {
+        const DOLLAR: i128 = 1_000_000_000;
+        let eviction = i128::from(10 * EvictionCost::ONE.0);
+        // Machines that cost $100 per hour, each with 100 pods that are as dear to evict as a pod can be.
+        let machines = |count: i128| Totals { price: count * 100 * DOLLAR, disruption_cost: count * 100 * eviction };
+        for times in [1, 10, 1_000, 100_000] {
+            let (all, total) = (machines(2 * times), machines(10 * times));
+            // Two of ten go, and half of their price or a twentieth of it is saved.
+            for (part, permille, is_enough) in [(2, 500, true), (20, 50, false)] {
+                let half = shared_out(all.price / part, all.price / 2, all.price).unwrap();
+                assert_eq!(half, all.price / part / 2, "{times}");
+                let score = Score::new(all.price / part, all, total);
+                assert_eq!((score.permille(), score.is_enough()), (permille, is_enough), "{times}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_costs_nothing_has_no_share_and_what_disrupts_nothing_is_approved() {
+        assert_eq!(shared_out(5, 0, 0), None);
+        assert_eq!(shared_out(5, 0, 7), Some(0));
+        assert_eq!(shared_out(5, 7, 7), Some(5));
+        assert!(Score::new(0, Totals::default(), Totals { price: 7, disruption_cost: 7 }).is_enough());
+        assert!(
+            !Score::new(0, Totals { price: 7, disruption_cost: 7 }, Totals { price: 7, disruption_cost: 7 })
+                .is_enough()
+        );
     }
 }

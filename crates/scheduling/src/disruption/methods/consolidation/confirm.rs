@@ -13,7 +13,7 @@ use crate::disruption::candidates::Context;
 use crate::disruption::methods::{Outcome, drift};
 use crate::disruption::plan::{Command, Simulated};
 use crate::disruption::reason::Unconsolidatable;
-use crate::disruption::search::{CouldGo, Found};
+use crate::disruption::search::{CouldGo, Known};
 use crate::disruption::simulation::{Simulation, What, as_if};
 use crate::disruption::split::split;
 use crate::plan::{MachineId, Plan};
@@ -75,6 +75,11 @@ impl Rejected {
         self.apart.extend(other.apart);
     }
 
+    /// As the search wants to know it.
+    pub(super) fn known(&self) -> Known {
+        Known { rejected: self.sets.keys().cloned().collect(), apart: self.apart.keys().cloned().collect() }
+    }
+
     /// What may still hold of these: without those that do not, and without the last of those that have to be apart.
     pub(super) fn rest(&self, sets: &[Vec<usize>]) -> Vec<Vec<usize>> {
         let mut rest: Vec<Vec<usize>> = sets.iter().filter(|set| !self.sets.contains_key(*set)).cloned().collect();
@@ -107,7 +112,7 @@ impl<'c, 's> Ground<'c, 's> {
         let used: BTreeSet<NodeId> = base.iter().flat_map(|(_, plan)| nodes_of(plan)).collect();
         let closed: BTreeSet<NodeId> = eligible.unquiet.difference(&used).copied().collect();
         let could_go = eligible.machines.iter().map(|machine| machine.node).collect();
-        let what = What { leaving: gone.clone(), could_go, closed: closed.clone() };
+        let what = What { leaving: gone.clone(), could_go, closed: closed.clone(), ..What::default() };
         let (asked, movers) = as_if(context, &what);
         let machines = could_go_of(context, eligible, &movers);
         let (settled, mut refused) = base.map(|base| settled(base, &asked)).unwrap_or_default();
@@ -133,7 +138,8 @@ impl<'c, 's> Ground<'c, 's> {
     }
 
     /// What the fleet costs at least, with what may not go as it is.
-    pub(super) fn fleet_bound(&self, eligible: &Eligible<'_>, found: &Found) -> Option<PriceNanoUsdPerHour> {
+    /// `bound` is that of the machines that could go.
+    pub(super) fn fleet_bound(&self, eligible: &Eligible<'_>, bound: i128) -> Option<PriceNanoUsdPerHour> {
         let waits_for_machines = self.context.waiting.as_ref().is_some_and(|plan| !plan.machines.is_empty());
         if waits_for_machines || self.context.snapshot.options.node_price != PriceNanoUsdPerHour::ZERO {
             return None;
@@ -144,7 +150,7 @@ impl<'c, 's> Ground<'c, 's> {
             !goes && !could_go.contains(&machine.node)
         };
         let fixed = self.context.fleet.nodes.iter().filter(is_fixed).filter_map(|machine| machine.machine.price());
-        let bound = fixed.fold(found.bound, |sum, price| sum + i128::from(price.0));
+        let bound = fixed.fold(bound, |sum, price| sum + i128::from(price.0));
         i64::try_from(bound).ok().map(PriceNanoUsdPerHour)
     }
 

@@ -1,12 +1,13 @@
 //! What has to be saved so that evictions pay.
 //!
 //! What is saved within the horizon has to be no less than what the evictions cost: Karpenter's cost of each, 1 for a
-//! pod about which nobody says anything, times the price of an eviction. Without a price any saving pays, as in
-//! Karpenter.
+//! pod about which nobody says anything, times the price of an eviction. Devices stand idle while a pod that had them
+//! starts anew, so a machine with such pods costs its price for that time besides. Without a price of evictions any
+//! saving pays, as in Karpenter.
 
 use crate::snapshot::DisruptionOptions;
 use crate::snapshot::eviction::EvictionCost;
-use crate::snapshot::fleet::FleetNode;
+use crate::snapshot::fleet::{FleetNode, FleetPod, Moves};
 
 const MS_PER_HOUR: i128 = 3_600_000;
 
@@ -22,9 +23,25 @@ pub(super) fn wanted(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
         // Nothing is ever saved.
         return i128::from(i64::MAX);
     }
+    let costs = evictions.saturating_mul(MS_PER_HOUR).saturating_add(idle_devices(options, machine));
     // Rounded up.
-    let wanted = (evictions.saturating_mul(MS_PER_HOUR) + horizon - 1) / horizon;
+    let wanted = costs.saturating_add(horizon - 1) / horizon;
     wanted.clamp(1, i128::from(i64::MAX))
+}
+
+/// What the machine costs while pods with devices start anew elsewhere, in units of [`EvictionCost::ONE`] of a
+/// nano-dollar per hour, times milliseconds.
+fn idle_devices(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
+    let has_devices = |pod: &FleetPod| match &pod.moves {
+        Moves::As(pending) => pending.devices.is_some(),
+        Moves::No | Moves::LeftToOthers(_) => false,
+    };
+    if !machine.pods.iter().any(has_devices) {
+        return 0;
+    }
+    let price = machine.machine.price().map_or(0, |price| i128::from(price.0.max(0)));
+    let restart = i128::from(options.device_restart.0.max(0));
+    price.saturating_mul(restart).saturating_mul(i128::from(EvictionCost::ONE.0))
 }
 
 #[cfg(test)]
@@ -49,6 +66,7 @@ mod tests {
             machine: Default::default(),
             capacity: Default::default(),
             claim: Default::default(),
+            unhealthy: None,
             under_way: None,
             is_protected: false,
             pods: costs.iter().map(of).collect(),
@@ -77,6 +95,41 @@ mod tests {
                 ..DisruptionOptions::default()
             };
             assert_eq!(wanted(&options, &machine(costs)), *expected, "{why}");
+        }
+    }
+
+    /// A machine that costs so much, with two pods, of which the first may have devices.
+    fn dear(price: i64, has_devices: bool) -> FleetNode {
+        let mut machine = machine(&[EvictionCost::ONE.0; 2]);
+        let (pool, offering) = (model::Id::from_index(0), model::Id::from_index(0));
+        machine.machine.offering = Some((pool, offering, model::PriceNanoUsdPerHour(price)));
+        if let Some(first) = machine.moving_mut().next().filter(|_| has_devices) {
+            first.devices = Some(Arc::new(dra_types::Pod::from_json(&serde_json::json!({})).unwrap()));
+        }
+        machine
+    }
+
+    #[test]
+    fn a_machine_whose_pods_have_devices_costs_its_price_while_they_start_anew() {
+        let minutes = |minutes: i64| DurationMs::from_seconds(60 * minutes);
+        let cases = [
+            (500, 60, 5, dear(12_000, false), 1_000, "no devices"),
+            (500, 60, 5, dear(12_000, true), 2_000, "a twelfth of the price besides"),
+            (500, 60, 0, dear(12_000, true), 1_000, "they start in no time"),
+            (500, 120, 5, dear(12_000, true), 1_000, "over two hours half of it"),
+            (500, 60, 5, dear(12_001, true), 2_001, "rounded up"),
+            (0, 60, 5, dear(12_000, true), 1, "Karpenter's rule"),
+            (500, 60, 5, dear(-1, true), 1_000, "a price below nothing is none"),
+            (1, 60, i64::MAX / 60_000, dear(i64::MAX, true), i128::from(i64::MAX), "out of reach"),
+        ];
+        for (price, horizon, restart, machine, expected, why) in cases {
+            let options = DisruptionOptions {
+                eviction_price_nano_usd: price,
+                consolidation_horizon: minutes(horizon),
+                device_restart: minutes(restart),
+                ..DisruptionOptions::default()
+            };
+            assert_eq!(wanted(&options, &machine), expected, "{why}");
         }
     }
 }

@@ -13,23 +13,29 @@ use crate::snapshot::{NodeId, Snapshot};
 
 /// A machine: its type, and the milli-CPUs of its pods.
 #[derive(Debug, Clone)]
-struct Held {
-    of_type: usize,
-    pods: Vec<i64>,
+pub(super) struct Held {
+    pub(super) of_type: usize,
+    pub(super) pods: Vec<i64>,
+}
+
+impl Held {
+    pub(super) fn free(&self) -> i64 {
+        1000 * TYPES[self.of_type].1 - self.pods.iter().sum::<i64>()
+    }
 }
 
 /// Equal on every computer.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         // Knuth's multiplier; the high bits are the good ones.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 }
 
-fn random_fleet(seed: u64) -> Vec<Held> {
+pub(super) fn random_fleet(seed: u64) -> Vec<Held> {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66);
     let mut machines = Vec::new();
     for _ in 0..2 + random.below(4) {
@@ -62,7 +68,7 @@ fn best_price(machines: &[Held]) -> i64 {
                 pods.extend(machine.pods.iter().copied());
             } else {
                 kept += TYPES[machine.of_type].2;
-                rooms.push(1000 * TYPES[machine.of_type].1 - machine.pods.iter().sum::<i64>());
+                rooms.push(machine.free());
             }
         }
         pods.sort_unstable_by(|a, b| b.cmp(a));
@@ -97,7 +103,7 @@ fn place(rooms: &mut Vec<i64>, pods: &[i64], cost: i64, best: &mut i64) {
     }
 }
 
-fn written(machines: &[Held]) -> Fixture {
+pub(super) fn written(machines: &[Held]) -> Fixture {
     let mut f = fixture();
     for (index, held) in machines.iter().enumerate() {
         machine(&mut f, &format!("n{index}"), TYPES[held.of_type].0, &held.pods);
@@ -106,7 +112,7 @@ fn written(machines: &[Held]) -> Fixture {
 }
 
 /// The fleet once all commands are carried out.
-fn after(machines: &[Held], snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Held> {
+pub(super) fn after(machines: &[Held], snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Held> {
     let index = |node: NodeId| snapshot.nodes[node].display_name()[1..].parse::<usize>().unwrap();
     let mut gone: BTreeSet<usize> = BTreeSet::new();
     let mut all = machines.to_vec();

@@ -275,6 +275,6 @@ impl Asked<'_, '_> {
 
     /// What a copy costs of the machine besides; `None` where it can't have that.
     fn extra(&self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<ResourceVec> {
-        self.demand.extra(&allocations.demand(shape), self.problem.names()).ok().flatten()
+        self.demand.extra(allocations, shape, self.problem.names()).ok().flatten()
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Family, Gpus, Offered, ROOT, Writer, ZONE};
 use crate::fidelity::CLASS;
 use crate::fidelity::devices::AGENT;
-use crate::{Gates, objects};
+use crate::{Gates, Platform, objects};
 
 impl Writer {
     /// A request for so many devices of a family.
@@ -270,13 +270,15 @@ impl Writer {
 
     /// A PodGroup whose claim the pods share, where the cluster has such claims.
     fn group(&mut self, class: u64, pods: u64, claim: &Value) -> Option<String> {
-        if !matches!(self.gates, Gates::All) || claim["resourceClaimTemplateName"].is_null() || !self.random.one_in(5) {
+        let Platform { kubernetes, gates } = self.platform;
+        if !matches!(gates, Gates::All) || claim["resourceClaimTemplateName"].is_null() || !self.random.one_in(5) {
             return None;
         }
         let name = format!("group-{class}");
         let policy =
             if self.random.one_in(2) { json!({ "gang": { "minCount": pods.min(3) } }) } else { json!({ "basic": {} }) };
-        self.objects.push(json!({ "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        let version = format!("scheduling.k8s.io/{}", kubernetes.pod_group_version());
+        self.objects.push(json!({ "apiVersion": version, "kind": "PodGroup",
             "metadata": { "name": name, "namespace": self.name },
             "spec": { "schedulingPolicy": policy, "resourceClaims": [claim] } }));
         Some(name)

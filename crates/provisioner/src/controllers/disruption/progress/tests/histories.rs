@@ -141,6 +141,7 @@ impl World {
             going: going.into_iter().collect(),
             replacements: if is_empty { 0 } else { random.below(3) as usize },
             deadline: Timestamp::from_seconds(self.now + 600),
+            drain_bounds: BTreeMap::new(),
         })
     }
 

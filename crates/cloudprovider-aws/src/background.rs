@@ -1,0 +1,163 @@
+//! What the leader does beside what the controllers ask of the provider: node classes are looked at, and launches are
+//! finished, prices are asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use model::{DurationMs, Timestamp};
+use serde_json::Value;
+use tracing::{debug, info, warn};
+
+use crate::provider::cluster::{Cluster, Failure};
+use crate::provider::{Clock, Ec2CloudProvider};
+use crate::reconcile::{NodeClassReconciler, Outcome};
+use crate::service::Pricing;
+
+/// How often it is looked whether something is due.
+const TICK: Duration = Duration::from_secs(2);
+/// How often launches are finished.
+const TIDY: DurationMs = DurationMs::from_seconds(10);
+/// How often instance profiles are looked at that nothing may need.
+const PROFILES: DurationMs = DurationMs::from_seconds(30 * 60);
+/// How often it is asked what machines cost.
+const PRICES: DurationMs = DurationMs::from_seconds(12 * 3600);
+/// How soon something is tried again that failed.
+const RETRY: DurationMs = DurationMs::from_seconds(10);
+
+/// When each node class is looked at next, and what it asked for when it was looked at last.
+#[derive(Debug, Default)]
+struct Due {
+    classes: BTreeMap<String, (Asked, Timestamp)>,
+}
+
+/// What tells that somebody has changed what a node class asks for: its generation, and whether it is to go. What the
+/// reconciler itself writes changes neither.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    generation: i64,
+    is_going: bool,
+}
+
+impl Asked {
+    fn of(object: &Value) -> Self {
+        Self {
+            generation: object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default(),
+            is_going: object.pointer("/metadata/deletionTimestamp").is_some_and(|it| !it.is_null()),
+        }
+    }
+}
+
+impl Due {
+    /// Whether an object is to be looked at: it is time, or it has changed.
+    fn is_due(&self, name: &str, asked: &Asked, now: Timestamp) -> bool {
+        self.classes.get(name).is_none_or(|(seen, at)| seen != asked || *at <= now)
+    }
+}
+
+/// The loop.
+pub struct Background {
+    /// What finishes launches.
+    pub provider: Ec2CloudProvider,
+    /// What looks at node classes.
+    pub reconciler: NodeClassReconciler,
+    /// The cluster's objects.
+    pub objects: Arc<dyn Cluster>,
+    /// What machines cost on demand; none where that is out of reach.
+    pub pricing: Option<Arc<dyn Pricing>>,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl std::fmt::Debug for Background {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Background").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}
+
+impl Background {
+    /// Runs until `stop` is over.
+    pub async fn run(self, stop: BoxFuture<'static, ()>) {
+        tokio::select! {
+            () = stop => {}
+            () = self.work() => {}
+        }
+    }
+
+    async fn work(&self) {
+        let mut due = Due::default();
+        let (mut tidy_at, mut prices_at) = (Timestamp::default(), Timestamp::default());
+        let mut profiles_at = (self.clock)().saturating_add(PROFILES);
+        loop {
+            if let Err(error) = self.look(&mut due).await {
+                warn!(%error, "could not look at node classes");
+            }
+            let now = (self.clock)();
+            if tidy_at <= now {
+                if let Err(error) = self.provider.tidy().await {
+                    warn!(%error, "could not finish launches");
+                }
+                tidy_at = now.saturating_add(TIDY);
+            }
+            if prices_at <= now {
+                if let Err(error) = self.provider.refresh_prices(self.pricing.as_deref()).await {
+                    warn!(%error, "could not find out all about prices, and those of before stand for the rest");
+                }
+                prices_at = now.saturating_add(PRICES);
+            }
+            if profiles_at <= now {
+                if let Err(error) = self.collect_profiles().await {
+                    warn!(%error, "could not remove instance profiles");
+                }
+                profiles_at = now.saturating_add(PROFILES);
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    async fn collect_profiles(&self) -> Result<(), Failure> {
+        let classes = self.objects.node_classes().await?;
+        self.reconciler.collect_profiles(&classes).await
+    }
+
+    /// Looks at the node classes that are due.
+    async fn look(&self, due: &mut Due) -> Result<(), Failure> {
+        let classes = self.objects.node_classes().await?;
+        let name =
+            |object: &Value| object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let names: Vec<_> = classes.iter().map(name).collect();
+        due.classes.retain(|name, _| names.contains(name));
+        for (object, name) in classes.iter().zip(names) {
+            let (asked, now) = (Asked::of(object), (self.clock)());
+            if !due.is_due(&name, &asked, now) {
+                continue;
+            }
+            let again_in = match self.reconciler.reconcile(&name).await {
+                Ok(Outcome { again_in, events, errors }) => {
+                    for (reason, text) in events {
+                        info!(node_class = name, reason, "{text}");
+                    }
+                    for error in errors {
+                        warn!(node_class = name, error, "could not find out all about a node class");
+                    }
+                    again_in.unwrap_or(RETRY)
+                }
+                // Somebody else has changed it: the next look sees that.
+                Err(Failure::Conflict(what)) => {
+                    debug!(node_class = name, what, "a node class was changed meanwhile");
+                    DurationMs::ZERO
+                }
+                Err(error) => {
+                    warn!(node_class = name, %error, "could not look at a node class");
+                    RETRY
+                }
+            };
+            due.classes.insert(name, (asked, now.saturating_add(again_in)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

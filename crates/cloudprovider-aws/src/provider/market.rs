@@ -1,0 +1,360 @@
+//! What can be had in the region, and what is left of it: types and prices, reservations, addresses, stock-outs.
+//!
+//! Answers of EC2 are kept for as long as they are good, and corrected by what launches take and are refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cloudprovider::{Error, OfferingKey};
+use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
+use parking_lot::Mutex;
+
+use super::catalogue::{Region, SOLD_FRESH, built_in, sold};
+use super::cluster::{Cluster, Expected, Failure};
+use super::launcher::Observer;
+use super::subnets::Subnets;
+use super::{Clock, transient};
+use crate::fleet_answer::evidence;
+use crate::launch::batch::Batch;
+use crate::launch::fleet::Purchase;
+use crate::ledger::{Entry, Ledger, Subject};
+use crate::node_class::status::{CapacityReservation, Subnet};
+use crate::pricing::{Prices, UnlistedSpot};
+use crate::service::ec2::{FleetAnswer, PlacementGroup, Query, SpotPrice};
+use crate::service::{Ec2, Kind, PriceList, Pricing};
+
+/// How long EC2's word on reservations and placement groups counts.
+const FRESH: DurationMs = DurationMs::from_seconds(60);
+/// The document that keeps what could not be had over a restart.
+const STOCK_OUTS: &str = "dovetail-ec2-stock-outs";
+
+/// See the [module](self).
+pub(super) struct RegionMarket {
+    ec2: Arc<dyn Ec2>,
+    objects: Arc<dyn Cluster>,
+    clock: Clock,
+    state: Mutex<State>,
+    /// One at a time asks EC2.
+    asking: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    region: Option<(Timestamp, Region)>,
+    /// Counts changes of the region.
+    of_region: u64,
+    prices: Arc<Prices>,
+    ledger: Ledger,
+    is_restored: bool,
+    /// What was written down last.
+    written: Option<u64>,
+    subnets: Subnets,
+    reservations: BTreeMap<String, Left>,
+    placement_groups: BTreeMap<Query, (Timestamp, Option<PlacementGroup>)>,
+}
+
+/// What is left of a reservation.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    machines: u32,
+    at: Timestamp,
+}
+
+impl RegionMarket {
+    pub(super) fn new(ec2: Arc<dyn Ec2>, objects: Arc<dyn Cluster>, clock: Clock) -> Self {
+        let state = State {
+            region: None,
+            of_region: 0,
+            prices: Arc::new(Prices::built_in()),
+            ledger: Ledger::default(),
+            is_restored: false,
+            written: None,
+            subnets: Subnets::default(),
+            reservations: BTreeMap::new(),
+            placement_groups: BTreeMap::new(),
+        };
+        Self { ec2, objects, clock, state: Mutex::new(state), asking: tokio::sync::Mutex::default() }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Asks what machines cost. Of what is not listed on demand the price stays; spot that is not listed is not sold.
+    /// Where a list of prices cannot be had, the others are taken all the same.
+    pub(super) async fn refresh_prices(&self, pricing: Option<&dyn Pricing>, region: &str) -> Result<(), Error> {
+        let mut prices = Prices::clone(&self.state.lock().prices);
+        let mut failed = None;
+        for list in [PriceList::Shared, PriceList::BareMetal] {
+            let Some(pricing) = pricing else { break };
+            match pricing.get_products(region, list).await {
+                Ok(listed) => prices.set_on_demand(listed.into_iter().map(|it| (it.instance_type, it.price))),
+                Err(error) => failed = Some(transient(error)),
+            }
+        }
+        match self.ec2.describe_spot_price_history(self.now()).await {
+            Ok(listed) => {
+                let mut by_type: BTreeMap<String, BTreeMap<String, PriceNanoUsdPerHour>> = BTreeMap::new();
+                for SpotPrice { instance_type, zone, price } in listed {
+                    by_type.entry(instance_type).or_default().insert(zone, price);
+                }
+                // An empty answer would take all of spot away.
+                if !by_type.is_empty() {
+                    prices.set_spot(by_type, UnlistedSpot::NotSold);
+                }
+            }
+            Err(error) => failed = Some(transient(error)),
+        }
+        self.take_prices(prices);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn take_prices(&self, prices: Prices) {
+        let state = &mut *self.state.lock();
+        if *state.prices != prices {
+            state.prices = Arc::new(prices);
+            state.of_region += 1;
+            if let Some((_, region)) = &mut state.region {
+                region.prices = Arc::clone(&state.prices);
+            }
+        }
+    }
+
+    /// What is sold in the region, with a number that tells its states apart.
+    pub(super) async fn region(&self) -> Result<(u64, Region), Error> {
+        let known = |now: Timestamp| {
+            let state = self.state.lock();
+            let fresh = state.region.as_ref().filter(|(at, _)| now.since(*at) < SOLD_FRESH);
+            fresh.map(|(_, region)| (state.of_region, region.clone()))
+        };
+        if let Some(known) = known(self.now()) {
+            return Ok(known);
+        }
+        let _asking = self.asking.lock().await;
+        if let Some(known) = known(self.now()) {
+            return Ok(known);
+        }
+        let offerings = self.ec2.describe_instance_type_offerings().await.map_err(transient)?;
+        let now = self.now();
+        let state = &mut *self.state.lock();
+        let region = Region { types: built_in(), sold: Arc::new(sold(offerings)), prices: Arc::clone(&state.prices) };
+        state.of_region += 1;
+        state.region = Some((now, region.clone()));
+        Ok((state.of_region, region))
+    }
+
+    /// What could not be had, with a number that tells its states apart.
+    pub(super) fn ledger(&self) -> (Ledger, u64) {
+        let now = self.now();
+        let state = &mut *self.state.lock();
+        let generation = state.ledger.generation(now);
+        (state.ledger.clone(), generation)
+    }
+
+    pub(super) fn forget_stock_outs(&self) {
+        self.state.lock().ledger.clear();
+    }
+
+    /// Reads what was written down before a restart, once.
+    pub(super) async fn restore(&self) -> Result<(), Failure> {
+        if self.state.lock().is_restored {
+            return Ok(());
+        }
+        let document = self.objects.read(STOCK_OUTS).await?;
+        let now = self.now();
+        let state = &mut *self.state.lock();
+        state.is_restored = true;
+        // One that cannot be read is written over: at worst a launch is tried in vain.
+        let entries = document.and_then(|it| serde_json::from_str::<Vec<Entry>>(&it.text).ok());
+        state.ledger.restore(entries.unwrap_or_default(), now);
+        Ok(())
+    }
+
+    /// Writes down what could not be had, if that has changed.
+    pub(super) async fn save(&self) -> Result<(), Failure> {
+        let now = self.now();
+        let (generation, entries) = {
+            let state = &mut *self.state.lock();
+            let generation = state.ledger.generation(now);
+            if state.written == Some(generation) {
+                return Ok(());
+            }
+            (generation, state.ledger.entries(now))
+        };
+        let text = serde_json::to_string(&entries).map_err(|error| Failure::Other(error.to_string()))?;
+        let before = self.objects.read(STOCK_OUTS).await?;
+        let expected = before.as_ref().map_or(Expected::Absent, |before| Expected::Version(&before.version));
+        self.objects.write(STOCK_OUTS, &text, expected).await?;
+        self.state.lock().written = Some(generation);
+        Ok(())
+    }
+
+    /// How many machines are left of each reservation. One that EC2 does not know has none.
+    pub(super) async fn reservations(&self, of_class: &[CapacityReservation]) -> Result<BTreeMap<String, u32>, Error> {
+        let known = |now: Timestamp| {
+            let state = self.state.lock();
+            let left = |it: &CapacityReservation| {
+                let left = state.reservations.get(&it.id).filter(|left| now.since(left.at) < FRESH)?;
+                Some((it.id.clone(), left.machines))
+            };
+            of_class.iter().map(left).collect::<Option<BTreeMap<_, _>>>()
+        };
+        if let Some(known) = known(self.now()) {
+            return Ok(known);
+        }
+        let _asking = self.asking.lock().await;
+        if let Some(known) = known(self.now()) {
+            return Ok(known);
+        }
+        let now = self.now();
+        for reservation in of_class {
+            let query = Query { ids: vec![reservation.id.clone()], filters: Vec::new() };
+            let found = match self.ec2.describe_capacity_reservations(&query).await {
+                Ok(found) => found,
+                Err(error) if error.kind == Kind::NotFound => Vec::new(),
+                Err(error) => return Err(transient(error)),
+            };
+            let machines = found.first().map_or(0, |it| it.remaining);
+            self.state.lock().reservations.insert(reservation.id.clone(), Left { machines, at: now });
+        }
+        Ok(known(now).unwrap_or_default())
+    }
+
+    /// The placement group of a query.
+    pub(super) async fn placement_group(&self, query: &Query) -> Result<Option<PlacementGroup>, Error> {
+        let now = self.now();
+        let known = self.state.lock().placement_groups.get(query).filter(|(at, _)| now.since(*at) < FRESH).cloned();
+        if let Some((_, group)) = known {
+            return Ok(group);
+        }
+        let found = match self.ec2.describe_placement_groups(query).await {
+            Ok(found) => found.into_iter().next(),
+            Err(error) if error.kind == Kind::NotFound => None,
+            Err(error) => return Err(transient(error)),
+        };
+        let groups = &mut self.state.lock().placement_groups;
+        groups.retain(|_, (at, _)| now.since(*at) < FRESH);
+        groups.insert(query.clone(), (now, found.clone()));
+        Ok(found)
+    }
+
+    /// The subnet to use in each zone.
+    pub(super) async fn subnets(&self, of_class: &[Subnet]) -> Result<BTreeMap<String, String>, Error> {
+        let stale = self.state.lock().subnets.stale(of_class, self.now());
+        if !stale.is_empty() {
+            let _asking = self.asking.lock().await;
+            let stale = self.state.lock().subnets.stale(of_class, self.now());
+            if !stale.is_empty() {
+                let filter = crate::service::ec2::Filter { name: "subnet-id".to_owned(), values: stale };
+                let query = Query { ids: Vec::new(), filters: vec![filter] };
+                let found = self.ec2.describe_subnets(&query).await.map_err(transient)?;
+                self.state.lock().subnets.learn(&found, self.now());
+            }
+        }
+        let now = self.now();
+        let state = self.state.lock();
+        Ok(state.subnets.choose(of_class, |id| state.ledger.is_subnet_out(id, now)))
+    }
+}
+
+/// Each subnet of a request, and how many addresses a machine of it takes there at the least: one for each pod.
+fn addresses(batch: &Batch) -> BTreeMap<&str, u32> {
+    let mut least: BTreeMap<&str, u32> = BTreeMap::new();
+    for config in &batch.request.configs {
+        let pods = batch.templates.get(&config.launch_template).map_or(1, |key| key.max_pods);
+        for subnet in config.overrides.iter().filter_map(|it| it.subnet_id.as_deref()) {
+            least.entry(subnet).and_modify(|other| *other = pods.min(*other)).or_insert(pods);
+        }
+    }
+    least
+}
+
+impl Observer for RegionMarket {
+    fn asked(&self, batch: &Batch) {
+        let count = u32::try_from(batch.claims.len()).unwrap_or(u32::MAX);
+        let subnets = &mut self.state.lock().subnets;
+        for (subnet, each) in addresses(batch) {
+            subnets.take(subnet, each.saturating_mul(count));
+        }
+    }
+
+    fn answered(&self, batch: &Batch, answer: Option<&FleetAnswer>) {
+        let now = self.now();
+        let state = &mut *self.state.lock();
+        let asked = u32::try_from(batch.claims.len()).unwrap_or(u32::MAX);
+        for (subnet, each) in addresses(batch) {
+            let kinds = answer.into_iter().flat_map(|answer| &answer.machines);
+            let used: usize = kinds.filter(|it| it.subnet_id.as_deref() == Some(subnet)).map(|it| it.ids.len()).sum();
+            let unused = asked.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX));
+            state.subnets.give_back(subnet, each.saturating_mul(unused));
+        }
+        if let Some(answer) = answer {
+            state.learn(batch, answer, now);
+        }
+    }
+}
+
+impl State {
+    /// What an answer says of what can be had.
+    fn learn(&mut self, batch: &Batch, answer: &FleetAnswer, now: Timestamp) {
+        let found = evidence(&answer.errors, &batch.templates);
+        let served: BTreeSet<_> = served(batch, answer).collect();
+        for offering in passed_over(batch, &served) {
+            if !found.offerings.contains(&offering) {
+                self.ledger.passed_over(offering, now);
+            }
+        }
+        for offering in served {
+            if let Some(left) = offering.reservation_id.as_ref().and_then(|id| self.reservations.get_mut(id)) {
+                left.machines = left.machines.saturating_sub(1);
+            }
+            // One that gave some, and then had no more, is out.
+            if !found.offerings.contains(&offering) {
+                self.ledger.served(&Subject::Offering(offering), now);
+            }
+        }
+        for id in found.full_reservations {
+            self.reservations.insert(id, Left { machines: 0, at: now });
+        }
+        for subnet in found.subnets {
+            self.subnets.exhausted(&subnet);
+            self.ledger.out_of_stock(Subject::Subnet(subnet), now);
+        }
+        for offering in found.offerings {
+            self.ledger.out_of_stock(Subject::Offering(offering), now);
+        }
+        if found.spot_role_is_missing {
+            self.ledger.out_of_stock(Subject::Spot, now);
+        }
+    }
+}
+
+fn offering(batch: &Batch, instance_type: &str, zone: &str) -> Option<OfferingKey> {
+    let market = &batch.template_of(instance_type, zone)?.market;
+    Some(OfferingKey {
+        instance_type: instance_type.into(),
+        zone: zone.to_owned(),
+        capacity_type: market.capacity_type(),
+        reservation_id: market.reservation().map(str::to_owned),
+    })
+}
+
+/// The offerings that machines came from.
+fn served<'a>(batch: &'a Batch, answer: &'a FleetAnswer) -> impl Iterator<Item = OfferingKey> + 'a {
+    answer.machines.iter().filter_map(|it| offering(batch, &it.instance_type, &it.zone))
+}
+
+/// Where EC2 takes the cheapest that it has: those that are cheaper than all that it took. Spot is chosen by more than
+/// the price, so nothing is said of it.
+fn passed_over(batch: &Batch, served: &BTreeSet<OfferingKey>) -> Vec<OfferingKey> {
+    if !matches!(batch.request.purchase, Purchase::OnDemand(_)) {
+        return Vec::new();
+    }
+    let overrides = || batch.request.configs.iter().flat_map(|config| &config.overrides);
+    let priced =
+        |it: &crate::launch::fleet::Override| Some((it.priority, offering(batch, &it.instance_type, &it.zone)?));
+    let all: Vec<_> = overrides().filter_map(priced).collect();
+    let Some(least) = all.iter().filter(|(_, it)| served.contains(it)).map(|(price, _)| *price).min() else {
+        return Vec::new();
+    };
+    all.into_iter().filter(|(price, it)| *price < least && it.reservation_id.is_none()).map(|(_, it)| it).collect()
+}
