@@ -31,7 +31,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
-    IdSet, IdVec, Interner, KeyId, LabelSelector, Labels, NamespacedName, PodShape, Toleration, ValueId, define_id,
+    IdSet, IdVec, Interner, KeyId, LabelSelector, Labels, NamespacedName, NodeName, PodShape, Toleration, Uid, ValueId,
+    collections::{NameMap, NameSet},
+    define_id,
     pod::{HostPort, PodAffinityTerm, SpreadSource, VolumeRef},
 };
 
@@ -157,6 +159,8 @@ pub(crate) struct Topology {
     parts: IdVec<GroupId, GroupId>,
     /// The parts in which some class has affinity.
     parts_with_affinity: IdSet<GroupId>,
+    /// By node: pods there that are planned anew, and so are counted where they go. Empty without groups.
+    moving: NameMap<NodeName, NameSet<Uid>>,
 }
 
 /// How a group concerns a class.

@@ -15,7 +15,7 @@ use model::{
 };
 
 use super::absent_keys::AbsentKeys;
-use super::running::running_kinds;
+use super::running::{by_node, running_kinds};
 use super::{
     AffinitySet, Counts, DomainId, Filter, Group, GroupId, Involvement, Kind, Place, Placing, Rule, Scope, Topology,
 };
@@ -338,7 +338,7 @@ impl<'s> Builder<'s> {
         });
         let mut groups: IdVec<GroupId, Group> = groups.collect();
         self.count_running(&mut groups);
-        Topology { groups, ..Topology::default() }
+        Topology { groups, moving: by_node(self.snapshot), ..Topology::default() }
     }
 
     fn placing(&self, key: &GroupKey, absent_keys: &AbsentKeys<'_>) -> Placing {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::labels;
 use model::{
     IdVec, NodeName, Pod, PodShape, Uid,
-    collections::{FastMap, FastSet, NameSet},
+    collections::{FastMap, FastSet, NameMap, NameSet},
     pod::PodAffinityTerm,
 };
 
@@ -179,6 +179,15 @@ fn moving(snapshot: &Snapshot) -> impl Iterator<Item = (&Uid, &NodeName)> {
     pods.filter_map(|pod| Some((&pod.uid, pod.node_name.as_ref().or(pod.nominated_node_name.as_ref())?)))
 }
 
+/// By node: the pods that leave it and are planned anew.
+pub(super) fn by_node(snapshot: &Snapshot) -> NameMap<NodeName, NameSet<Uid>> {
+    let mut by_node: NameMap<NodeName, NameSet<Uid>> = NameMap::default();
+    for (pod, node) in moving(snapshot) {
+        by_node.entry(node.clone()).or_default().insert(pod.clone());
+    }
+    by_node
+}
+
 impl Topology {
     /// What groups count of the pods that run on a node, of those that are wanted: by domain, as matched and as owners.
     pub(crate) fn counted_on(
@@ -187,10 +196,13 @@ impl Topology {
         snapshot: &Snapshot,
         is_wanted: impl Fn(&Pod) -> bool,
     ) -> Vec<(GroupId, DomainId, u32, u32)> {
+        if self.groups.is_empty() {
+            return Vec::new();
+        }
         let there = &snapshot.nodes[node];
-        let planned: NameSet<&Uid> =
-            moving(snapshot).filter(|(_, left)| there.name.as_ref() == Some(*left)).map(|(pod, _)| pod).collect();
-        let pods = there.pods.iter().filter(|pod| is_wanted(pod) && !planned.contains(&pod.uid));
+        let planned = there.name.as_ref().and_then(|name| self.moving.get(name));
+        let is_planned = |pod: &Pod| planned.is_some_and(|planned| planned.contains(&pod.uid));
+        let pods = there.pods.iter().filter(|pod| is_wanted(pod) && !is_planned(pod));
         let pods = RunningPods::from(pods.map(Arc::clone).collect::<Vec<_>>());
         let hostname = snapshot.interner.find_key(labels::HOSTNAME);
         let own = |term: &PodAffinityTerm| {
