@@ -1,10 +1,10 @@
 //! The neutral form of a case, which both sides read: a file of JSON lines.
 //!
-//! One line is one thing: options, an instance type, a NodePool, a DaemonSet, a template of pods, a node with the pods
-//! on it and its NodeClaim if it has one, or pods that wait. Pods are counted by template, which are numbered from 0 in
-//! the order of the file, so a hundred thousand of them are a few lines. Objects are as the API has them; prices are in
-//! nano-dollars per hour. Waiting pods are called `pod-000000` and so on in the order of the file, those on nodes
-//! `bound-000000` and so on; the UID is the name.
+//! One line is one thing: options, an instance type, a NodePool, a DaemonSet, a DeviceClass or ResourceClaimTemplate, a
+//! template of pods, a node with the pods on it, its NodeClaim if it has one and its ResourceSlices, or pods that wait.
+//! Pods are counted by template, which are numbered from 0 in the order of the file, so a hundred thousand of them are
+//! a few lines. Objects are as the API has them; prices are in nano-dollars per hour. Waiting pods are called
+//! `pod-000000` and so on in the order of the file, those on nodes `bound-000000` and so on; the UID is the name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,6 +28,8 @@ pub(crate) enum Line {
     InstanceType(Box<InstanceType>),
     NodePool(Value),
     DaemonSet(Value),
+    /// A DeviceClass or a ResourceClaimTemplate.
+    DeviceObject(Value),
     PodTemplate(Value),
     Pods(Vec<PodCount>),
     #[serde(untagged)]
@@ -41,6 +43,8 @@ pub(crate) struct OnNode {
     pub node: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_claim: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Value>,
     pub pods: Vec<PodCount>,
 }
 
@@ -74,6 +78,8 @@ pub(crate) struct Case {
     pub instance_types: Vec<InstanceType>,
     pub node_pools: Vec<Value>,
     pub daemon_sets: Vec<Value>,
+    /// DeviceClasses and ResourceClaimTemplates.
+    pub device_objects: Vec<Value>,
     pub nodes: Vec<CaseNode>,
     /// Templates of pods that wait, one for each pod, in order.
     pub pods: Vec<Value>,
@@ -85,13 +91,15 @@ pub(crate) struct CaseNode {
     pub node: Value,
     /// None for a node that is not Karpenter's.
     pub node_claim: Option<Value>,
+    /// The ResourceSlices of its devices.
+    pub slices: Vec<Value>,
     pub pods: Vec<Value>,
 }
 
 impl From<Machine> for CaseNode {
-    /// Without pods.
+    /// Without pods and devices.
     fn from(machine: Machine) -> Self {
-        Self { node: machine.node, node_claim: Some(machine.node_claim), pods: Vec::new() }
+        Self { node: machine.node, node_claim: Some(machine.node_claim), ..Self::default() }
     }
 }
 
@@ -114,10 +122,14 @@ impl Case {
         for daemon_set in &self.daemon_sets {
             line(&Line::DaemonSet(daemon_set.clone()))?;
         }
+        for object in &self.device_objects {
+            line(&Line::DeviceObject(object.clone()))?;
+        }
         let mut templates = Templates::default();
-        for CaseNode { node, node_claim, pods } in &self.nodes {
+        for CaseNode { node, node_claim, slices, pods } in &self.nodes {
             let pods = templates.count(pods, &mut line)?;
-            line(&Line::Node(OnNode { node: node.clone(), node_claim: node_claim.clone(), pods }))?;
+            let (node, node_claim, slices) = (node.clone(), node_claim.clone(), slices.clone());
+            line(&Line::Node(OnNode { node, node_claim, slices, pods }))?;
         }
         let pods = templates.count(&self.pods, &mut line)?;
         line(&Line::Pods(pods))?;
@@ -171,7 +183,7 @@ impl Names {
         counts: &[PodCount],
         templates: &[Value],
         node: Option<&str>,
-        mut each: impl FnMut(&Value) -> Result<()>,
+        mut each: impl FnMut(&mut Value) -> Result<()>,
     ) -> Result<()> {
         for count in counts {
             let mut object = templates.get(count.template).context("a template that is not there")?.clone();
@@ -194,7 +206,7 @@ impl Names {
                         object["status"] = json!({"phase": "Pending", "conditions": waits});
                     }
                 }
-                each(&object)?;
+                each(&mut object)?;
             }
         }
         Ok(())
@@ -211,8 +223,8 @@ mod tests {
         let case = Case {
             nodes: vec![CaseNode {
                 node: json!({"metadata": {"name": "n"}}),
-                node_claim: None,
                 pods: vec![pod("1"), pod("1")],
+                ..CaseNode::default()
             }],
             pods: vec![pod("2"), pod("1"), pod("1")],
             ..Case::default()

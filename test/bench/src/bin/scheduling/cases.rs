@@ -188,7 +188,7 @@ fn half_full(count: usize) -> Case {
             (used_cpu, used_memory) = (used_cpu + of_cpu, used_memory + of_memory);
             running.push(template.clone());
         }
-        case.nodes.push(CaseNode { node: node(index, size, cpu, memory, 58), node_claim: None, pods: running });
+        case.nodes.push(CaseNode { node: node(index, size, cpu, memory, 58), pods: running, ..CaseNode::default() });
     }
     case
 }
@@ -280,7 +280,7 @@ fn cold_start(count: usize) -> Case {
         let used = of_node.iter().map(requests).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         let spare = random.within(&(150..901));
         let node = node(index, "m6i.8xlarge", used.0 + 150 + spare, used.1 + 328 + 2 * spare, 110);
-        case.nodes.push(CaseNode { node, node_claim: None, pods: of_node });
+        case.nodes.push(CaseNode { node, pods: of_node, ..CaseNode::default() });
     }
     case
 }

@@ -10,6 +10,7 @@
 //! Left out: the API server, budgets (all nodes may go at once), what evictions cost the user.
 
 mod fleets;
+mod gpus;
 mod ours;
 mod report;
 
@@ -136,7 +137,7 @@ fn measure(fleet: &fleets::Named, folder: &Path, karpenter: Option<&Path>, limit
         Outcome::TimedOut => anyhow::bail!("our side of {} did not end in time", fleet.name),
     };
     let mut theirs = None;
-    if let Some(karpenter) = karpenter {
+    if let Some(karpenter) = karpenter.filter(|_| fleet.is_for_both) {
         say(&format!("Karpenter's methods, at most {seconds} s"));
         let arguments = [format!("-case={}", path.display()), format!("-limit={seconds}s"), "-consolidate".to_owned()];
         // A round that is being computed is not stopped.

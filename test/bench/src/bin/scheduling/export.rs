@@ -44,6 +44,7 @@ fn convert(case: &Path, to: &Path) -> Result<()> {
                 node_pools.push(pool);
             }
             Line::DaemonSet(set) => write(&set)?,
+            Line::DeviceObject(object) => write(&object)?,
             Line::PodTemplate(template) => templates.push(template),
             Line::Node(on_node) => {
                 write(&on_node.node)?;

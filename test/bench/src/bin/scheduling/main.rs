@@ -14,6 +14,7 @@ mod case;
 mod cases;
 mod clock;
 mod consolidation;
+mod devices;
 mod export;
 mod goals;
 mod instructions;

@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 
 use crate::case::{self, Line, NAMESPACE, Names, Preferences};
 use crate::clock::{Stopwatch, peak_kib};
+use crate::devices::{self, CaseDevices, Claims};
 use crate::verdict;
 
 /// How many plans are made at once to see whether they are the same.
@@ -124,6 +125,12 @@ fn digest(plan: &Plan) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A pod that was taken off its node, and its claims.
+pub(crate) struct Taken {
+    pod: Arc<Pod>,
+    claims: Claims,
+}
+
 /// A case as the controller's store holds it: every object decoded, the instance types compiled.
 pub(crate) struct Input {
     cluster: Cluster,
@@ -143,6 +150,7 @@ impl Input {
         let mut node_pools = Vec::new();
         let mut templates: Vec<Value> = Vec::new();
         let mut names = Names::default();
+        let mut devices = CaseDevices::new();
         for line in case::read(path)? {
             match line? {
                 Line::Options(options) => {
@@ -159,6 +167,7 @@ impl Input {
                     let set = decode::daemon_set(&set, context).map_err(|error| anyhow!("{error}"))?;
                     cluster.daemon_sets.push(Arc::new(set));
                 }
+                Line::DeviceObject(object) => devices.add(&object)?,
                 Line::PodTemplate(template) => templates.push(template),
                 Line::Node(on_node) => {
                     let node = decode::node(&on_node.node, context).map_err(|error| anyhow!("{error}"))?;
@@ -169,13 +178,17 @@ impl Input {
                         cluster.node_claims.push(Arc::new(claim));
                         cluster.wants_fleet = true;
                     }
+                    let mut free = devices.publish(&on_node.slices)?;
                     names.pods(&on_node.pods, &templates, Some(&name), |pod| {
+                        devices.hold(pod, &name, &mut free)?;
+                        devices.wants(pod)?;
                         cluster.bound.insert(&decoded(pod, context)?);
                         Ok(())
                     })?;
                 }
                 Line::Pods(counts) => {
                     names.pods(&counts, &templates, None, |pod| {
+                        devices.wants(pod)?;
                         cluster.pods.push(decoded(pod, context)?);
                         Ok(())
                     })?;
@@ -195,6 +208,7 @@ impl Input {
                 catalogue: Arc::clone(&catalogue),
             })
             .collect();
+        cluster.devices = devices.into_cluster();
         cluster.namespaces.insert(NAMESPACE.into(), model::Labels::new());
         Ok(Self { cluster, interner: Arc::new(interner), labels, cache: Cache::default() })
     }
@@ -219,17 +233,19 @@ impl Input {
         self.cluster.nodes.len()
     }
 
-    /// Takes the first pod off a node, by the node's position; gives it, so that it can come back.
-    pub(crate) fn take_pod(&mut self, node: usize) -> Option<Arc<Pod>> {
+    /// Takes the first pod off a node, by the node's position, with what it holds; gives it, so that it can come back.
+    pub(crate) fn take_pod(&mut self, node: usize) -> Option<Taken> {
         let name = &self.cluster.nodes.get(node)?.name;
         let pod = self.cluster.bound.on(name).first().cloned()?;
         self.cluster.bound.remove(&pod);
-        Some(pod)
+        let claims = devices::release(&mut self.cluster.devices, &pod);
+        Some(Taken { pod, claims })
     }
 
     /// Puts a pod that was taken back onto its node.
-    pub(crate) fn put_back(&mut self, pod: &Arc<Pod>) {
-        self.cluster.bound.insert(pod);
+    pub(crate) fn put_back(&mut self, taken: &Taken) {
+        self.cluster.bound.insert(&taken.pod);
+        devices::hold_again(&mut self.cluster.devices, &taken.claims);
     }
 
     /// What one round plans. Any object that cannot be used is an error.

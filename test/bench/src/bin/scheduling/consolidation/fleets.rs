@@ -12,6 +12,7 @@ use scheduling::provisioning;
 use seeded_random::Random;
 use serde_json::{Value, json};
 
+use super::gpus;
 use crate::case::{Case, CaseNode};
 use crate::cases::pods::{self, Mix, pod};
 use crate::cases::{among, node_pool};
@@ -30,6 +31,8 @@ pub(super) struct Named {
     pub name: String,
     /// How many nodes it has, or had before pods went.
     pub nodes: usize,
+    /// Whether Karpenter's methods can be asked about it.
+    pub is_for_both: bool,
     make: fn(usize) -> Result<Fleet>,
 }
 
@@ -37,24 +40,32 @@ pub(super) struct Named {
 pub(super) struct Fleet(Case);
 
 /// One line for each group, for the head of a table.
-pub(super) const GROUPS: [(&str, &str); 3] = [
+pub(super) const GROUPS: [(&str, &str); 4] = [
     ("C1", "as it was planned for deployments without rules: there is nothing to gain, or little"),
     ("C2", "the same, of which 30 % of the pods are gone"),
     (
         "C3",
         "in each of three zones pods that are too large to share the machines they are on, and that fit on half as many of twice the size",
     ),
+    (
+        "D8",
+        "as it was planned for pods that claim one, two or four GPUs, of which 30 % are gone; Karpenter v1.14.1 knows no claims",
+    ),
 ];
 
 pub(super) fn all() -> Vec<Named> {
     let of = |group: &'static str, sizes: &[usize], make: fn(usize) -> Result<Fleet>| {
-        let named = sizes.iter().map(|&nodes| Named { group, name: format!("{group}-{nodes}"), nodes, make });
-        named.collect::<Vec<_>>()
+        let named = |&nodes: &usize| {
+            let name = format!("{group}-{nodes}");
+            Named { group, name, nodes, is_for_both: group != "D8", make }
+        };
+        sizes.iter().map(named).collect::<Vec<_>>()
     };
     [
         of("C1", &[300, 1000, 5000], planned),
         of("C2", &[300, 1000], thinned),
         of("C3", &[60, 300], |nodes| Ok(planted(nodes))),
+        of("D8", &[60, 500], with_gpus),
     ]
     .into_iter()
     .flatten()
@@ -120,6 +131,11 @@ fn planned(nodes: usize) -> Result<Fleet> {
     const PODS_PER_NODE: usize = 6;
     let mut case = empty();
     case.pods = pods::deployments(Mix::Ratios, nodes * PODS_PER_NODE, &mut Random::new(11));
+    launched(case, nodes)
+}
+
+/// The first so many machines that are planned for the pods of a case, with their pods; the other pods are left out.
+fn launched(mut case: Case, nodes: usize) -> Result<Fleet> {
     let path = std::env::temp_dir().join(format!("dovetail-bench-fleet-{}-{nodes}", std::process::id()));
     case.write(&path)?;
     let snapshot = Input::read(&path)?.snapshot()?;
@@ -131,8 +147,7 @@ fn planned(nodes: usize) -> Result<Fleet> {
         let launch = machine_of_plan.launch;
         let zone = snapshot.interner.value_name(launch.zone);
         let of = by_name(&case, catalogue.types[launch.instance_type].name.as_str())?;
-        let offering = offering(of, zone, launch.capacity_type)?;
-        let mut node = CaseNode::from(machine(&format!("node-{index:05}"), NODE_POOL, of, offering));
+        let mut node = of_fleet(&format!("node-{index:05}"), of, offering(of, zone, launch.capacity_type)?);
         node.pods = machine_of_plan
             .pods
             .iter()
@@ -146,12 +161,29 @@ fn planned(nodes: usize) -> Result<Fleet> {
 
 /// Of each ten pods three, whichever, are gone.
 fn thinned(nodes: usize) -> Result<Fleet> {
-    let Fleet(mut case) = planned(nodes)?;
+    without_three_of_ten(planned(nodes)?)
+}
+
+fn without_three_of_ten(Fleet(mut case): Fleet) -> Result<Fleet> {
     let mut random = Random::new(12);
     for node in &mut case.nodes {
         node.pods.retain(|_| random.below(10) >= 3);
     }
     Ok(Fleet(case))
+}
+
+/// Machines with GPUs as they are planned for pods that claim some of them.
+fn with_gpus(nodes: usize) -> Result<Fleet> {
+    const PODS_PER_NODE: usize = 6;
+    let mut case = empty();
+    gpus::add_to(&mut case)?;
+    case.pods = gpus::pods(nodes * PODS_PER_NODE, &mut Random::new(13));
+    without_three_of_ten(launched(case, nodes)?)
+}
+
+/// A machine of the fleets, with its devices and without pods.
+pub(super) fn of_fleet(name: &str, of: &InstanceType, offering: &Offering) -> CaseNode {
+    CaseNode { slices: gpus::slices(name, of), ..machine(name, NODE_POOL, of, offering).into() }
 }
 
 /// Machines of 4 vCPUs with one pod of 2.2 vCPUs each, in equal numbers in three zones to which the pods are bound. No
@@ -167,7 +199,7 @@ fn planted(nodes: usize) -> Fleet {
             of.offerings.iter().find(|it| it.zone == zone && it.capacity_type == CapacityType::OnDemand)
         });
         if let (Some(of), Some(offering)) = (of, offering) {
-            let mut node = CaseNode::from(machine(&format!("node-{index:05}"), NODE_POOL, of, offering));
+            let mut node = of_fleet(&format!("node-{index:05}"), of, offering);
             node.pods.push(template);
             case.nodes.push(node);
         }

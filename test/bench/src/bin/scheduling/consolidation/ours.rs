@@ -6,16 +6,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use bench::machine::machine;
 use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan, Place};
-use scheduling::disruption::plan_disruption;
+use scheduling::disruption::{Memory, plan_disruption_with};
 use scheduling::plan::MachineId;
 use serde_json::Value;
 
 use super::Consolidated;
-use super::fleets::{NODE_POOL, by_name, offering, price};
-use crate::case::{self, Case, CaseNode, Line};
+use super::fleets::{by_name, of_fleet, offering, price};
+use crate::case::{self, Case, CaseNode, Line, OnNode};
 use crate::clock::{Stopwatch, peak_kib};
 use crate::ours::Input;
 
@@ -26,13 +25,13 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
     let mut answer = Consolidated { read_nanos: reading.elapsed().1, ..Consolidated::default() };
     let own = path.with_extension("ours");
     let begun = Instant::now();
-    let mut launched = 0;
+    let (mut launched, mut memory) = (0, Memory::default());
     loop {
         case.write(&own)?;
         let mut input = Input::read(&own)?;
         let round = Stopwatch::start();
         let snapshot = input.snapshot()?;
-        let plan = plan_disruption(&snapshot);
+        let plan = plan_disruption_with(&snapshot, &mut memory);
         let (cpu, wall) = round.elapsed();
         answer.cpu_nanos += cpu;
         answer.wall_nanos += wall;
@@ -45,7 +44,7 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
         if plan.commands.is_empty() || answer.timed_out {
             answer.bound_nano_usd_per_hour = plan.fleet_bound.map(|bound| bound.0);
             if !answer.timed_out {
-                answer.again_cpu_nanos = after_changes(&mut input)?;
+                answer.again_cpu_nanos = after_changes(&mut input, &mut memory, limit.saturating_sub(begun.elapsed()))?;
             }
             break;
         }
@@ -64,19 +63,21 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
 }
 
 /// CPU time of each plan of the fleet at rest once one of its nodes has changed: a pod goes, and in the next round it
-/// is back. Snapshots are made with what is left of the one before, as in the controller.
-fn after_changes(input: &mut Input) -> Result<Vec<u64>> {
+/// is back. Snapshots and plans are made with what is left of
+/// those before, as in the controller. As many as there is time for.
+fn after_changes(input: &mut Input, memory: &mut Memory, limit: Duration) -> Result<Vec<u64>> {
     const CHANGES: usize = 50;
     let step = (input.nodes() / CHANGES).max(1);
+    let begun = Instant::now();
     let mut took = Vec::new();
-    for node in (0..input.nodes()).step_by(step) {
+    for node in (0..input.nodes()).step_by(step).take_while(|_| begun.elapsed() < limit) {
         let Some(pod) = input.take_pod(node) else { continue };
         for is_back in [false, true] {
             if is_back {
                 input.put_back(&pod);
             }
             let round = Stopwatch::start();
-            drop(black_box(plan_disruption(&input.snapshot()?)));
+            drop(black_box(plan_disruption_with(&input.snapshot()?, memory)));
             took.push(round.elapsed().0);
         }
     }
@@ -116,8 +117,8 @@ impl Round<'_> {
             let zone = simulated.snapshot.interner.value_name(of_plan.launch.zone);
             let name = format!("launched-{launched:05}");
             *launched += 1;
-            let node = machine(&name, NODE_POOL, of, offering(of, zone, of_plan.launch.capacity_type)?);
-            case.nodes.push(node.into());
+            let node = of_fleet(&name, of, offering(of, zone, of_plan.launch.capacity_type)?);
+            case.nodes.push(node);
             names.insert(id, name);
         }
         let goes: BTreeSet<String> =
@@ -161,14 +162,16 @@ fn read(path: &Path) -> Result<Case> {
             Line::InstanceType(of) => case.instance_types.push(*of),
             Line::NodePool(pool) => case.node_pools.push(pool),
             Line::DaemonSet(set) => case.daemon_sets.push(set),
+            Line::DeviceObject(object) => case.device_objects.push(object),
             Line::PodTemplate(template) => templates.push(template),
             Line::Node(on_node) => {
                 let mut pods = Vec::new();
-                for count in on_node.pods {
+                for count in &on_node.pods {
                     let template = templates.get(count.template).context("a template that is not there")?;
                     pods.extend(std::iter::repeat_n(template.clone(), count.count));
                 }
-                case.nodes.push(CaseNode { node: on_node.node, node_claim: on_node.node_claim, pods });
+                let OnNode { node, node_claim, slices, .. } = on_node;
+                case.nodes.push(CaseNode { node, node_claim, slices, pods });
             }
             Line::Pods(counts) => ensure!(counts.iter().all(|count| count.count == 0), "pods wait in a fleet"),
         }
