@@ -338,9 +338,9 @@ pub(crate) const DRIFT_SIMULATIONS: usize = 2 * DRIFT_REFILLS;
 pub(crate) const TERMINATE_FIRST_SIMULATIONS: usize = 8;
 
 /// Classes that consolidation may place while it looks for sets of machines that could go, shared out among the ways to
-/// begin; each class placed in a trial is one. As many again to say why the others stay. At the bound what was found is
-/// the answer, and machines whose turn has not come are undecided. Nothing is recorded;
-/// `cargo test -p scheduling consolidation` shows what small fleets come to.
+/// begin; each class placed in a trial is one, and where it wants devices one for each node besides. As many again to
+/// say why the others stay. At the bound what was found is the answer, and machines whose turn has not come are
+/// undecided. Nothing is recorded; `cargo test -p scheduling consolidation` shows what small fleets come to.
 pub(crate) const CONSOLIDATION_STEPS: u64 = 400_000;
 
 /// Machines up to which Karpenter's sets are also planned by provisioning one by one, in case the search places their

@@ -192,7 +192,7 @@ impl<'q, 'p> Trials<'q, 'p> {
     fn place(&mut self, waiting: &BTreeMap<ClassId, u32>, way: Way, cost: i128) -> Result<i128, Obstacle> {
         let (price_before, first) = (self.packing.state.price(), self.packing.state.bins.len());
         for (&class, &copies) in waiting {
-            self.steps = self.steps.checked_sub(1).ok_or(Obstacle::OutOfSteps)?;
+            self.steps = self.steps.checked_sub(self.steps_of(class)).ok_or(Obstacle::OutOfSteps)?;
             let left = match way {
                 Way::Cheapest => fill::place(&mut self.packing, class, copies).so_far(),
                 Way::Together => self.place_together(class, copies, first),
@@ -206,6 +206,12 @@ impl<'q, 'p> Trials<'q, 'p> {
             }
         }
         Ok(self.packing.state.price() - price_before)
+    }
+
+    /// What placing a class counts: where devices are wanted, each node with room may have to be asked.
+    fn steps_of(&self, class: ClassId) -> u64 {
+        let problem = self.packing.problem;
+        if problem.classes[class].devices.is_some() { 1 + problem.node_order.len() as u64 } else { 1 }
     }
 
     /// Places copies on nodes, then into the machines from `first` on whatever size they grow to, then onto new ones.
