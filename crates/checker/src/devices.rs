@@ -4,7 +4,7 @@
 //!
 //! Nothing is remembered: each question allocates for all pods that were bound before, in their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dra_sched::{
@@ -12,7 +12,7 @@ use dra_sched::{
     Templates, Verdict, allocate,
     faults::Fault,
     machine::binding_group,
-    pods::{self, Claims, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
+    pods::{self, ExtendedResources, IN_MEMORY_CLAIM, Joins, Served, WantedClaim},
 };
 use dra_types::{
     Allocation, AttributeValue, ClaimSource, Device, KubernetesMinor, NodeAllocatableMapping, NodeFacts, NodeScope,
@@ -25,6 +25,9 @@ use scheduling::{Devices, Snapshot, snapshot::NodeId};
 use crate::world::World;
 
 const STEPS: u64 = 2_000_000;
+
+/// Most entries of `status.reservedFor`, written down here a second time.
+const MOST_CONSUMERS: usize = 256;
 
 /// How the reason begins why a pod without its devices is not let in.
 pub(crate) const NO_DEVICES: &str = "devices: ";
@@ -49,6 +52,12 @@ pub(crate) struct Compiled {
     /// By pod and node: the claim for extended resources, with the resources that it serves.
     extended: BTreeMap<(Uid, usize), (ClaimClassId, Vec<String>)>,
     allocated: BTreeMap<NamespacedName, Allocation>,
+    /// By pod: who will be a consumer of which existing claims once it is bound.
+    joining: BTreeMap<Uid, BTreeSet<Consumer>>,
+    /// Consumers that existing claims have in the cluster.
+    consumers: BTreeMap<NamespacedName, usize>,
+    /// By pod: resources that it requests as a whole, in which its devices' costs are included (KEP-5517).
+    whole: BTreeMap<Uid, BTreeSet<String>>,
     /// Pods that are bound before all others, with their nodes.
     nominated: Vec<(Uid, usize)>,
 }
@@ -69,9 +78,13 @@ impl From<String> for NotGiven {
 /// Claims of a pod that were just allocated, and those that were before, with the containers that use them.
 type Given = (Vec<(Asked, Allocation)>, Vec<(Allocation, u32)>);
 
+/// A consumer of a claim: the claim, and the pod or its group.
+type Consumer = (NamespacedName, Result<Uid, NamespacedName>);
+
 /// What bound pods hold.
 pub(crate) struct Held {
     ledger: ClusterLedger,
+    consumers: BTreeSet<Consumer>,
     done: BTreeMap<Key, Allocation>,
     /// What devices cost of each node.
     pub(crate) costs: BTreeMap<usize, BTreeMap<String, i128>>,
@@ -111,11 +124,15 @@ impl Compiled {
         }
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
         let mut compiled = (BTreeMap::new(), BTreeMap::new());
-        let lookup =
-            Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
+        let lookup = objects.lookup();
+        let mut joining: BTreeMap<Uid, BTreeSet<Consumer>> = BTreeMap::new();
         let waiting = pods_of(world.snapshot).map(|(pod, wants)| (&pod.uid, wants));
         let nominated = || devices.nominated().map(|(node, wants)| (*node, wants));
+        let mut whole = BTreeMap::new();
         for (uid, wants) in waiting.chain(nominated().map(|(_, wants)| (&wants.meta.uid, wants))) {
+            let names = wants.pod_requests.keys().map(ToString::to_string);
+            let of_pods = names.filter(|name| matches!(&**name, "cpu" | "memory") || name.starts_with("hugepages-"));
+            whole.insert(uid.clone(), of_pods.collect::<BTreeSet<String>>());
             let wanted = pods::claims(wants, &lookup, &compat).map_err(|fault| fault.to_string());
             let wanted = wanted.and_then(|wanted| {
                 let gone = |name: &NamespacedName| format!("{name} is not there");
@@ -130,7 +147,13 @@ impl Compiled {
                         wants.claims.iter().any(|of| of.name == *entry && matches!(of.source, ClaimSource::Template(_)))
                     };
                     let (key, spec) = match wanted {
-                        WantedClaim::Existing { entry, claim, .. } => {
+                        WantedClaim::Existing { entry, claim, joins, .. } => {
+                            let who = joins.map(|joins| match joins {
+                                Joins::Pod => Ok(uid.clone()),
+                                Joins::Group(group) => Err(group),
+                            });
+                            let consumer = who.map(|who| (claim.clone(), who));
+                            joining.entry(uid.clone()).or_default().extend(consumer);
                             let known = objects.claims.get(&claim).ok_or_else(|| gone(&claim))?;
                             let spec = Arc::new(known.spec.clone());
                             // Bound pods that have to move get new claims.
@@ -179,6 +202,9 @@ impl Compiled {
             claims: compiled.0,
             extended: compiled.1,
             allocated,
+            joining,
+            whole,
+            consumers: objects.claims.iter().map(|(name, of)| (name.clone(), of.reserved_for.len())).collect(),
             nominated: nominated()
                 .filter(|(_, wants)| is_about_to_be_bound(&wants.meta.uid))
                 .filter_map(|(node, wants)| Some((wants.meta.uid.clone(), index_of(node)?)))
@@ -188,16 +214,23 @@ impl Compiled {
 
     /// Whether a nominated pod gets its devices; nobody is nominated because of what machines to be will bring.
     fn has_nominated(&self, pod: &Uid) -> bool {
-        let mut held =
-            Held { ledger: ClusterLedger::new(&self.inventory), done: BTreeMap::new(), costs: BTreeMap::new() };
+        let mut held = self.nothing_held();
         let with_devices = |(uid, node): &&(Uid, usize)| self.bind(&mut held, uid, *node).is_ok();
         self.nominated.iter().filter(with_devices).any(|(uid, _)| uid == pod)
     }
 
+    fn nothing_held(&self) -> Held {
+        Held {
+            ledger: ClusterLedger::new(&self.inventory),
+            consumers: BTreeSet::new(),
+            done: BTreeMap::new(),
+            costs: BTreeMap::new(),
+        }
+    }
+
     /// What these pods hold, bound one after the other.
     pub(crate) fn replay(&self, bound: &[(&Pod, usize)]) -> Result<Held, String> {
-        let mut held =
-            Held { ledger: ClusterLedger::new(&self.inventory), done: BTreeMap::new(), costs: BTreeMap::new() };
+        let mut held = self.nothing_held();
         for (pod, node) in &self.nominated {
             // Who gets none now takes none.
             let _ = self.bind(&mut held, pod, *node);
@@ -216,6 +249,12 @@ impl Compiled {
 
     fn given(&self, held: &Held, pod: &Uid, node: usize) -> Result<Given, NotGiven> {
         let Some(claims) = self.claims.get(pod) else { return Ok((Vec::new(), Vec::new())) };
+        for (claim, who) in self.joining.get(pod).into_iter().flatten() {
+            let planned = held.consumers.iter().filter(|(of, other)| of == claim && other != who).count();
+            if self.consumers.get(claim).copied().unwrap_or(0) + planned >= MOST_CONSUMERS {
+                return Err(format!("claim {claim} has {MOST_CONSUMERS} consumers").into());
+            }
+        }
         let facts = self.facts.get(node).ok_or_else(|| "the node is not known".to_owned())?;
         let mut new: Vec<Asked> = Vec::new();
         let mut old: Vec<(Allocation, u32)> = Vec::new();
@@ -261,25 +300,30 @@ impl Compiled {
     /// Allocates what the pod claims on the node.
     pub(crate) fn bind(&self, held: &mut Held, pod: &Uid, node: usize) -> Result<(), String> {
         let (new, old) = self.given(held, pod, node).map_err(|not| not.why)?;
+        held.consumers.extend(self.joining.get(pod).into_iter().flatten().cloned());
         for ((key, _, containers), allocation) in new {
             held.ledger.hold(&self.inventory, &allocation);
-            self.cost(held, node, &allocation, containers);
+            self.cost(held, (pod, node), &allocation, containers);
             held.done.insert(key, allocation);
         }
         // The scheduler of 1.36 looks only at what it has just allocated.
         let pays = self.inventory.compat().kubernetes > KubernetesMinor::V1_36;
         for (allocation, containers) in old.into_iter().filter(|_| pays) {
-            self.cost(held, node, &allocation, containers);
+            self.cost(held, (pod, node), &allocation, containers);
         }
         Ok(())
     }
 
-    fn cost(&self, held: &mut Held, node: usize, allocation: &Allocation, containers: u32) {
+    fn cost(&self, held: &mut Held, (pod, node): (&Uid, usize), allocation: &Allocation, containers: u32) {
+        let whole = self.whole.get(pod);
         let of_node = held.costs.entry(node).or_default();
         let nano = |amount: Option<Quantity>| amount.map_or(0, |amount| amount.to_nano());
         for result in &allocation.results {
             let Some(device) = self.devices.get(&result.device.to_string()) else { continue };
             for (resource, costs) in device.node_allocatable.in_release(self.inventory.compat().kubernetes) {
+                if whole.is_some_and(|whole| whole.contains(&**resource)) {
+                    continue;
+                }
                 let mapped = match &costs.mapping {
                     None => 0,
                     Some(NodeAllocatableMapping::Device { multiplier }) => multiplier.to_nano(),

@@ -151,6 +151,7 @@ impl Explanation {
         match refusal {
             Refusal::Elsewhere { .. } => plain("AllocatedElsewhere", false),
             Refusal::Shared { .. } => plain("ClaimOfAnotherPod", false),
+            Refusal::TooManyConsumers { .. } => plain("TooManyConsumers", true),
             Refusal::NotUsed { .. } => plain("ClaimNotUsed", false),
             Refusal::NotRecorded { .. } => plain("CostsNotRecorded", false),
             Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),

@@ -35,7 +35,7 @@ use shared::SharedPool;
 use view::{LocalSlices, View};
 
 pub use builder::InventoryBuilder;
-pub use claims::ClaimUse;
+pub use claims::{ClaimUse, Reservation};
 pub use domains::Domain;
 pub(crate) use pool_order::PoolKind;
 pub use pool_order::{PoolKinds, PoolOrder};

@@ -7,6 +7,7 @@
 //! All changes go through a journal, so that a packer can go back to a mark; nothing is undone by hand.
 
 mod bin;
+mod consumers;
 mod offered;
 mod overhead;
 mod released;
@@ -28,6 +29,8 @@ use dra_types::{Allocation, AllocationResult, DeviceId, NodeFacts, QualifiedName
 
 pub use bin::BinLedger;
 pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
+use consumers::Consumers;
+pub(crate) use consumers::{Joining, MAX_CONSUMERS};
 use offered::Offered;
 pub use offered::PoolUsers;
 pub use overhead::MachineOverhead;
@@ -160,6 +163,8 @@ enum Undo {
     Opened,
     /// A claim was this before.
     Claim(ClaimId, Option<PlannedClaim>),
+    /// The plan gave a claim these consumers before.
+    Consumers(ClaimId, Option<Consumers>),
     /// A claim held this.
     Released(ClaimId, Arc<Usage>),
 }
@@ -183,6 +188,7 @@ pub struct ClusterLedger {
     /// Pools that bins bring for their domains.
     offered: Offered,
     claims: FastMap<ClaimId, PlannedClaim>,
+    consumers: FastMap<ClaimId, Consumers>,
     /// Allocated claims that were released.
     released: BTreeSet<ClaimId>,
     pool_order: PoolOrder,
@@ -274,6 +280,12 @@ impl ClusterLedger {
                     match before {
                         Some(planned) => self.claims.insert(claim, planned),
                         None => self.claims.remove(&claim),
+                    };
+                }
+                Some(Undo::Consumers(claim, before)) => {
+                    match before {
+                        Some(consumers) => self.consumers.insert(claim, consumers),
+                        None => self.consumers.remove(&claim),
                     };
                 }
                 None => break,

@@ -100,9 +100,9 @@ mod tuning;
 pub mod verdict;
 
 pub use allocator::allocate;
-pub use compile::ids::{ClaimClassId, ClaimId, DeviceKey, ShapeId};
+pub use compile::ids::{ClaimClassId, ClaimId, DeviceKey, GroupId, ShapeId};
 pub use inventory::unit::BinId;
-pub use inventory::{ClaimUse, Domain, Inventory, InventoryBuilder, PoolKinds, PoolOrder};
+pub use inventory::{ClaimUse, Domain, Inventory, InventoryBuilder, PoolKinds, PoolOrder, Reservation};
 pub use ledger::{BinLedger, ClusterLedger, MachineOverhead};
 pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,

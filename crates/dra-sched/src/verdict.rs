@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::faults::{Fault, PoolTrouble};
+use crate::ledger::MAX_CONSUMERS;
 use dra_types::{Allocation, PoolId, RequestName};
 use scene::Scene;
 
@@ -53,6 +54,11 @@ pub enum Refusal {
     /// A claim hands out the node's own resources (KEP-5517), and another pod uses it. Such a claim can only have one
     /// user.
     Shared {
+        /// The claim.
+        claim: Arc<str>,
+    },
+    /// A claim has as many consumers as it can have, with those that are planned.
+    TooManyConsumers {
         /// The claim.
         claim: Arc<str>,
     },
@@ -128,6 +134,11 @@ impl fmt::Display for Refusal {
             Self::Shared { claim } => {
                 write!(f, "claim {claim} hands out resources of the node and is used by another pod")
             }
+            Self::TooManyConsumers { claim } => write!(
+                f,
+                "claim {claim} has {MAX_CONSUMERS} consumers with the pods planned for it, the most that are allowed: \
+                 reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)"
+            ),
             Self::NotUsed { claim } => {
                 write!(f, "claim {claim} hands out resources of the node, but no container of the pod uses it")
             }

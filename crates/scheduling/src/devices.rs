@@ -28,7 +28,7 @@ mod shapes;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use dra_sched::{BinLedger, ClusterLedger, Inventory, InventoryBuilder, MachineOverhead, ShapeId};
+use dra_sched::{BinLedger, ClusterLedger, Inventory, InventoryBuilder, MachineOverhead, ShapeId, pods::Claims};
 use dra_types::{
     ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, NodeFacts, PodGroup, ResourceClaim, ResourceSlice,
 };
@@ -72,6 +72,13 @@ pub struct DeviceObjects {
     pub claim_templates: BTreeMap<NamespacedName, Arc<ClaimTemplate>>,
     /// PodGroups, for the claims that their pods share.
     pub pod_groups: BTreeMap<NamespacedName, Arc<PodGroup>>,
+}
+
+impl DeviceObjects {
+    /// What the claims of pods are looked up in.
+    pub fn lookup(&self) -> Claims<'_> {
+        Claims { claims: &self.claims, templates: &self.claim_templates, groups: &self.pod_groups }
+    }
 }
 
 /// Pods that have their devices before any pod that is planned.

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_sched::pods::{Claims, ExtendedResources, Served, WantedClaim, claims};
+use dra_sched::pods::{ExtendedResources, Served, WantedClaim, claims};
 use dra_types::{
     Allocation, AllocationMode, DeviceClass, ExactRequest, Gate, RequestKind, ResourceClaimSpec, Resources,
 };
@@ -80,8 +80,7 @@ impl<'c> Making<'c> {
     /// Makes the claims that a pod has not got yet; says why that is not done.
     fn claims_of(&mut self, pod: &dra_types::Pod, is_live: bool) -> Result<(), Arc<str>> {
         let objects = &self.cluster.devices.objects;
-        let known =
-            Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
+        let known = objects.lookup();
         // What else is wrong with the pod's claims is told where they are planned.
         let Ok(wanted) = claims(pod, &known, &self.cluster.devices.compat) else { return Ok(()) };
         let namespace = &pod.meta.name.namespace;

@@ -68,11 +68,12 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
         world.claims.iter().map(|(name, claim)| (name, builder.claim(Arc::clone(claim)))).collect();
     let mut uses = Vec::new();
     for wanted in &wanted {
-        let WantedClaim::Existing { entry, claim, reserved } = wanted else {
+        let WantedClaim::Existing { entry, claim, .. } = wanted else {
             return Err("a claim that does not exist yet".to_owned());
         };
         let claim = *ids.get(claim).ok_or_else(|| format!("{claim} is not among the claims"))?;
-        uses.push(ClaimUse::Named { claim, containers: world.pod.containers_using(entry), reserved: *reserved });
+        let reservation = wanted.reservation(&mut builder);
+        uses.push(ClaimUse::Named { claim, containers: world.pod.containers_using(entry), reservation });
     }
     let served = resources.serve(&world.pod, &world.node.allocatable);
     let (mut extended, mut stranded) = (None, None);
@@ -147,6 +148,8 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
                 (Code::Unresolvable, Class::Elsewhere)
             }
             Refusal::Shared { .. } => (Code::Unresolvable, Class::Shared),
+            // A question has fewer pods.
+            Refusal::TooManyConsumers { .. } => return Err(refusal.to_string()),
             Refusal::NotUsed { .. } => (Code::Unresolvable, Class::NotUsed),
             Refusal::NotRecorded { .. } => (Code::Error, Class::NotRecorded),
             Refusal::Fault(fault) if fault.scope() == Scope::Node => (Code::Unresolvable, Class::Pools),

@@ -13,6 +13,10 @@ define_id! {
     pub struct ClaimId;
 }
 define_id! {
+    /// A PodGroup that shares claims.
+    pub struct GroupId;
+}
+define_id! {
     /// What an instance type's machines publish: templates, bindings, labels. Types with equal shapes share one.
     pub struct ShapeId;
 }

@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
 use model::collections::{FastMap, NameMap};
-use model::{Id, IdVec, NodeName};
+use model::{Id, IdVec, NamespacedName, NodeName};
 use smallvec::SmallVec;
 
 use super::view::LocalSlices;
@@ -17,7 +17,7 @@ use crate::compile::claims::{Claim, ClaimClass, Numbering};
 use crate::compile::derived::DerivedTable;
 use crate::compile::device::{DeviceEntry, Draw, Pool, Shape, Slice};
 use crate::compile::ids::{
-    AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceIndex, DeviceKey, DeviceShape,
+    AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceIndex, DeviceKey, DeviceShape, GroupId,
     PoolIndex, ShapeId, SharedPoolId, SliceIndex,
 };
 use crate::compile::node_scope::{keys_of, selector_keys};
@@ -67,6 +67,7 @@ pub struct InventoryBuilder {
     /// Specs by a digest; those of one digest are compared in full.
     spec_of: FastMap<u64, SmallVec<[ClaimClassId; 1]>>,
     claims: IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,
+    groups: BTreeMap<NamespacedName, GroupId>,
     machines: IdVec<ShapeId, MachineShape>,
     /// Machine shapes by a digest.
     machine_of: FastMap<u64, SmallVec<[ShapeId; 1]>>,
@@ -86,6 +87,7 @@ impl InventoryBuilder {
             specs: IdVec::new(),
             spec_of: FastMap::default(),
             claims: IdVec::new(),
+            groups: BTreeMap::new(),
             machines: IdVec::new(),
             machine_of: FastMap::default(),
             template_of: FastMap::default(),
@@ -145,6 +147,12 @@ impl InventoryBuilder {
         let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
         let class = self.intern_spec(&name, &claim.spec, unsupported, || Arc::new(claim.spec.clone()));
         self.claims.push((class, claim))
+    }
+
+    /// The number of a PodGroup.
+    pub fn group(&mut self, name: &NamespacedName) -> GroupId {
+        let next = GroupId::from_index(self.groups.len());
+        *self.groups.entry(name.clone()).or_insert(next)
     }
 
     /// Adds what machines of some instance types will publish, with the labels that they will have. Equal input gives

@@ -6,7 +6,7 @@ use model::{NodeName, Uid, collections::FastSet};
 
 use super::Inventory;
 use crate::compile::claims::{Alternative, Request};
-use crate::compile::ids::{ClaimClassId, ClaimId, DeviceKey, DeviceShape};
+use crate::compile::ids::{ClaimClassId, ClaimId, DeviceKey, DeviceShape, GroupId};
 use crate::compile::selectors::Judgement;
 use dra_types::{Allocation, Consumer, RequestKind, ResourceClaim};
 
@@ -31,10 +31,22 @@ pub enum ClaimUse {
         claim: ClaimId,
         /// Containers of the pod, init containers included, that refer to it.
         containers: u32,
-        /// Whether the pod is among the claim's consumers: itself, or from 1.37 on by its PodGroup. Before, a pod whose
-        /// PodGroup is a consumer is one of several users.
-        reserved: bool,
+        /// For whom it is reserved when the pod is bound.
+        reservation: Reservation,
     },
+}
+
+/// How a pod that is bound stands to `status.reservedFor` of a claim that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reservation {
+    /// The pod is a consumer already: itself, or from 1.37 on by its PodGroup.
+    OfPod,
+    /// The pod's PodGroup is a consumer already; before 1.37 the pod is one of several users.
+    OfGroup,
+    /// The pod becomes a consumer.
+    NewPod,
+    /// The pod's PodGroup becomes one, once for all its pods.
+    NewGroup(GroupId),
 }
 
 impl ClaimUse {

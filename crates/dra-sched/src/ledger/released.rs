@@ -64,6 +64,7 @@ impl PartialEq for ClusterLedger {
             && self.counters == other.counters
             && self.offered == other.offered
             && self.claims == other.claims
+            && self.consumers == other.consumers
             && self.released == other.released
             && self.pool_order == other.pool_order
     }

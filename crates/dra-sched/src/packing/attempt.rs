@@ -1,6 +1,6 @@
 //! Allocates copies one after the other, for every shape and domain of a machine that matters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{Budget, Id};
@@ -13,8 +13,8 @@ use crate::compile::ids::{ClaimClassId, ClaimId, ShapeId};
 use crate::faults::Fault;
 use crate::inventory::unit::BinId;
 use crate::inventory::view::View;
-use crate::inventory::{ClaimUse, Domain, Inventory};
-use crate::ledger::{ClusterLedger, ExistingNode, Hypothesis, Place, Taken, Usage};
+use crate::inventory::{ClaimUse, Domain, Inventory, Reservation};
+use crate::ledger::{ClusterLedger, ExistingNode, Hypothesis, Joining, Place, Taken, Usage};
 use crate::verdict::{Progress, Refusal};
 use dra_types::{Allocation, NodeFacts, NodeSelector};
 
@@ -56,6 +56,7 @@ impl Attempt<'_> {
                 shape: None,
                 domain: Domain::default(),
                 copies: Vec::new(),
+                joining: BTreeSet::new(),
                 end: End::Refused(Refusal::Fault(fault)),
             },
         }
@@ -81,6 +82,7 @@ impl Attempt<'_> {
                         shape: Some(hypothesis.shape),
                         domain,
                         copies: Vec::new(),
+                        joining: BTreeSet::new(),
                         end: End::Refused(Refusal::Fault(fault)),
                     })),
                 }
@@ -134,9 +136,11 @@ impl Attempt<'_> {
         let Hypothetical { bin, shape, domain } = of;
         let before = budget.remaining();
         let mut held = held.clone();
-        let mut trial = Trial { bin, shape, domain, copies: Vec::new(), end: End::Enough };
+        let joining = self.cluster.joining(self.inventory, self.asked.claims);
+        let (most, end) = self.most(&joining);
+        let mut trial = Trial { bin, shape, domain, copies: Vec::new(), joining, end };
         let mut done: BTreeMap<ClaimId, Arc<Allocation>> = BTreeMap::new();
-        while trial.copies.len() < self.asked.copies as usize {
+        while trial.copies.len() < most {
             let wanted = match self.wanted((seen.0, seen.1), bin, &done) {
                 Ok(wanted) => wanted,
                 Err(refusal) => {
@@ -186,7 +190,7 @@ impl Attempt<'_> {
             trial.copies.push(copy);
             if takes_nothing {
                 // Nothing new is taken: all further copies are like this one.
-                while trial.copies.len() < self.asked.copies as usize {
+                while trial.copies.len() < most {
                     let Some(last) = trial.copies.last() else { break };
                     let (demand, shares) = (last.demand.clone(), last.shares.clone());
                     trial.copies.push(Copied { demand, shares, ..Copied::default() });
@@ -194,6 +198,18 @@ impl Attempt<'_> {
             }
         }
         trial
+    }
+
+    /// How many copies can have the claims that they share, of those that are asked for; and why there are no more.
+    fn most(&self, joining: &BTreeSet<Joining>) -> (usize, End) {
+        let room = |joining: &Joining| (self.cluster.room_for(self.inventory, *joining), *joining);
+        match joining.iter().map(room).min() {
+            Some((room, Joining::Pod(claim) | Joining::Group(claim, _))) if room < self.asked.copies => {
+                let claim = Arc::from(self.inventory.claims[claim].object.meta.name.to_string());
+                (room as usize, End::Refused(Refusal::TooManyConsumers { claim }))
+            }
+            _ => (self.asked.copies as usize, End::Enough),
+        }
     }
 
     /// One copy, from the result for the claims that had to be allocated.
@@ -248,7 +264,7 @@ impl Attempt<'_> {
         let mut wanted = Wanted::default();
         for (place, claim) in self.asked.claims.iter().enumerate() {
             let users = |containers: u32| Users { place, containers: Some(containers) };
-            let (claim, users, reserved) = match *claim {
+            let (claim, users, reservation) = match *claim {
                 ClaimUse::Fresh { class, containers } => {
                     wanted.new.push((class, None, users(containers)));
                     continue;
@@ -257,7 +273,7 @@ impl Attempt<'_> {
                     wanted.new.push((class, None, Users { place, containers: None }));
                     continue;
                 }
-                ClaimUse::Named { claim, containers, reserved } => (claim, users(containers), reserved),
+                ClaimUse::Named { claim, containers, reservation } => (claim, users(containers), reservation),
             };
             let entry = &self.inventory.claims[claim];
             let planned = self.cluster.claim(claim);
@@ -267,7 +283,7 @@ impl Attempt<'_> {
             let (allocation, reaches, others) =
                 match (self.cluster.allocation(self.inventory, claim), planned, done.get(&claim)) {
                     (Some(allocation), planned, done) => {
-                        let consumers = !entry.object.reserved_for.is_empty() && !reserved;
+                        let consumers = !entry.object.reserved_for.is_empty() && reservation != Reservation::OfPod;
                         let others = consumers || planned.is_some() || done.is_some();
                         (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_ref()), others)
                     }

@@ -48,6 +48,10 @@ impl Alternative {
                 }
             }
         }
+        // Every trial is of the same claims.
+        for joining in self.trials.first().into_iter().flat_map(|trial| &trial.joining) {
+            cluster.join(*joining, self.copies);
+        }
         match &mut bin.kind {
             Kind::Node(_) => {
                 for copy in self.trials.iter().flat_map(|trial| trial.copies.iter().take(taken)) {
@@ -82,7 +86,8 @@ impl Alternative {
         }
     }
 
-    /// Gives back what one copy was given on a node that exists.
+    /// Gives back what one copy was given on a node that exists. It stays a consumer of claims that it shares; daemons,
+    /// for whom this is, share none.
     pub fn refund(&self, cluster: &mut ClusterLedger) {
         for copy in self.trials.iter().flat_map(|trial| trial.copies.first()) {
             let mut usage = copy.usage.clone();

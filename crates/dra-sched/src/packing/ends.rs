@@ -85,6 +85,7 @@ pub fn ends_on(
         | Refusal::Infeasible(_)
         | Refusal::Elsewhere { .. }
         | Refusal::Shared { .. }
+        | Refusal::TooManyConsumers { .. }
         | Refusal::NotUsed { .. }
         | Refusal::NotRecorded { .. } => None,
     })

@@ -9,7 +9,7 @@ use super::{ClaimShare, NodeDemand};
 use crate::compile::ids::{ClaimId, ShapeId};
 use crate::inventory::Domain;
 use crate::inventory::unit::BinId;
-use crate::ledger::Usage;
+use crate::ledger::{Joining, Usage};
 use crate::verdict::{Progress, Refusal};
 use dra_types::Allocation;
 
@@ -115,6 +115,8 @@ pub(super) struct Trial {
     pub(super) shape: Option<ShapeId>,
     pub(super) domain: Domain,
     pub(super) copies: Vec<Copied>,
+    /// Claims that get each copy, or the group of all copies, as a consumer.
+    pub(super) joining: BTreeSet<Joining>,
     pub(super) end: End,
 }
 

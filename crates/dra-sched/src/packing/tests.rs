@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Daemon, NodeDemand, Offer, OverheadVerdict, Reach};
 use crate::compile::ids::ShapeId;
 use crate::fixture::{STEPS, builder, claim, devices, exactly, slice};
-use crate::inventory::{ClaimUse, Inventory};
+use crate::inventory::{ClaimUse, Inventory, Reservation};
 use crate::ledger::{BinLedger, ClusterLedger, MachineOverhead};
 use crate::machine::{BoundAttribute, LabelKnowledge, MachineShape, MachineTemplate, binding_group};
 use dra_types::ResourceSlice;
@@ -127,7 +127,7 @@ fn a_shared_claim_is_allocated_once_and_ties_its_pods_to_one_machine() {
     let mut cluster = ClusterLedger::new(&inventory);
     let all: IdSet<ShapeId> = inventory.machines.ids().collect();
     let (mut here, elsewhere) = (BinLedger::machine(&all, &mut cluster), BinLedger::machine(&all, &mut cluster));
-    let named = ClaimUse::Named { claim, containers: 1, reserved: false };
+    let named = ClaimUse::Named { claim, containers: 1, reservation: Reservation::NewPod };
     let offer = try_add(&inventory, &here, &cluster, named, 3);
     assert_eq!(shown(&offer), [(3, String::new(), vec![0])], "one device serves all copies");
     offer.alternatives[0].commit(&inventory, &mut here, &mut cluster);
@@ -238,6 +238,7 @@ fn selectors_see_that_a_bound_attribute_is_there_and_not_what_it_is() {
     }
 }
 
+mod consumers;
 mod ends;
 mod node_allocatable;
 mod shared;

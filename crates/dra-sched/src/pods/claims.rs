@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use model::NamespacedName;
 
+use crate::inventory::{InventoryBuilder, Reservation};
+use crate::ledger::MAX_CONSUMERS;
+use crate::verdict::Refusal;
 use dra_types::compat::{Compat, Gate, KubernetesMinor};
 use dra_types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
-
-/// Most consumers of one claim.
-const MAX_CONSUMERS: usize = 256;
 
 /// Names the entry of a pod that a generated claim stands for.
 const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
@@ -40,6 +40,8 @@ pub enum WantedClaim {
         claim: NamespacedName,
         /// Whether the pod is among the claim's consumers already; one of a group's by the group, from 1.37 on.
         reserved: bool,
+        /// Who becomes a consumer of the claim when the pod is bound; `None` if it is one already.
+        joins: Option<Joins>,
     },
     /// One that will be made for this pod alone.
     Fresh {
@@ -66,6 +68,27 @@ impl WantedClaim {
             Self::Existing { entry, .. } | Self::Fresh { entry, .. } | Self::OfGroup { entry, .. } => entry,
         }
     }
+
+    /// For whom the claim is reserved when the pod is bound.
+    pub fn reservation(&self, builder: &mut InventoryBuilder) -> Reservation {
+        match self {
+            Self::Fresh { .. } | Self::Existing { joins: Some(Joins::Pod), .. } => Reservation::NewPod,
+            Self::Existing { joins: Some(Joins::Group(group)), .. } | Self::OfGroup { group, .. } => {
+                Reservation::NewGroup(builder.group(group))
+            }
+            Self::Existing { reserved: true, .. } => Reservation::OfPod,
+            Self::Existing { .. } => Reservation::OfGroup,
+        }
+    }
+}
+
+/// Who an existing claim is reserved for when a pod is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Joins {
+    /// The pod.
+    Pod,
+    /// The pod's PodGroup, for all its pods.
+    Group(NamespacedName),
 }
 
 /// Why a pod cannot be scheduled, whatever devices there are. Upstream waits until that changes.
@@ -87,7 +110,7 @@ pub enum PodFault {
     #[error("resource claim {0} was made for another pod")]
     OtherPod(NamespacedName),
     /// The claim has as many consumers as it can have.
-    #[error("resource claim {0} has {limit} consumers, the most that are allowed", limit = MAX_CONSUMERS)]
+    #[error("resource {}", Refusal::TooManyConsumers { claim: Arc::from(.0.to_string()) })]
     TooManyConsumers(NamespacedName),
 }
 
@@ -122,8 +145,10 @@ pub fn claims(pod: &Pod, objects: &Claims<'_>, compat: &Compat) -> Result<Vec<Wa
             (Some(name), source) => {
                 let name = in_namespace(pod, &name);
                 let is_generated = matches!(source, ClaimSource::Template(_));
-                let reserved = existing(pod, objects, &name, (is_generated, of_group.map(|group| &**group)), compat)?;
-                WantedClaim::Existing { entry, claim: name, reserved }
+                let joins = existing(pod, objects, &name, is_generated, of_group.map(|group| &**group))?;
+                let counts_itself = of_group.is_none() || compat.kubernetes >= KubernetesMinor::V1_37;
+                let reserved = joins.is_none() && counts_itself;
+                WantedClaim::Existing { entry, claim: name, reserved, joins }
             }
             (None, ClaimSource::Template(template) | ClaimSource::Claim(template)) => {
                 let template = in_namespace(pod, template);
@@ -164,15 +189,14 @@ fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
     })
 }
 
-/// Checks that the pod may use a claim. Whether it is a consumer already: by itself, or by its group where the release
-/// takes that for the same.
+/// Checks that the pod may use a claim. Who becomes a consumer of it then.
 fn existing(
     pod: &Pod,
     objects: &Claims<'_>,
     name: &NamespacedName,
-    (is_generated, group): (bool, Option<&PodGroup>),
-    compat: &Compat,
-) -> Result<bool, PodFault> {
+    is_generated: bool,
+    group: Option<&PodGroup>,
+) -> Result<Option<Joins>, PodFault> {
     let claim = objects.claims.get(name).ok_or_else(|| PodFault::NoClaim(name.clone()))?;
     if claim.meta.deletion_timestamp.is_some() {
         return Err(PodFault::Deleting(name.clone()));
@@ -180,7 +204,7 @@ fn existing(
     if is_generated && group.is_none() && !is_owned(claim, pod) {
         return Err(PodFault::OtherPod(name.clone()));
     }
-    let reserved = claim.reserved_for.iter().any(|consumer| match group {
+    let is_consumer = claim.reserved_for.iter().any(|consumer| match group {
         Some(group) => &*consumer.resource == "podgroups" && consumer.name == group.meta.name.name,
         None => {
             &*consumer.resource == "pods"
@@ -188,8 +212,11 @@ fn existing(
                 && (consumer.uid == pod.meta.uid || pod.meta.uid.as_str().is_empty())
         }
     });
-    if !reserved && claim.reserved_for.len() >= MAX_CONSUMERS {
+    if is_consumer {
+        return Ok(None);
+    }
+    if claim.reserved_for.len() >= MAX_CONSUMERS as usize {
         return Err(PodFault::TooManyConsumers(name.clone()));
     }
-    Ok(reserved && (group.is_none() || compat.kubernetes >= KubernetesMinor::V1_37))
+    Ok(Some(group.map_or(Joins::Pod, |group| Joins::Group(group.meta.name.clone()))))
 }

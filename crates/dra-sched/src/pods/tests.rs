@@ -213,7 +213,7 @@ fn wanted(
     let groups = groups.iter().map(|group| (group.meta.name.clone(), Arc::clone(group))).collect();
     let objects = Claims { claims: &by_claim, templates: &templates, groups: &groups };
     let show = |wanted: WantedClaim| match wanted {
-        WantedClaim::Existing { entry, claim, reserved } => {
+        WantedClaim::Existing { entry, claim, reserved, .. } => {
             format!("{entry}: {}{}", claim.name, if reserved { " reserved" } else { "" })
         }
         WantedClaim::Fresh { entry, template } => format!("{entry}: new from {}", template.name),
@@ -263,7 +263,11 @@ fn what_keeps_a_pod_from_being_scheduled_is_named() {
     for (pod, expected) in [
         (named("x"), "resource claim ns/x does not exist"),
         (named("gone"), "resource claim ns/gone is being deleted"),
-        (named("full"), "resource claim ns/full has 256 consumers, the most that are allowed"),
+        (
+            named("full"),
+            "resource claim ns/full has 256 consumers with the pods planned for it, the most that are allowed: reserve it \
+             for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)",
+        ),
         (generated, "resource claim ns/c was made for another pod"),
         (missing_template, "resource claim template ns/x does not exist"),
     ] {

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use dra_sched::{
-    Alternative, ClaimClassId, ClaimId, ClaimUse, InventoryBuilder, NodeDemand, ShapeId,
+    Alternative, ClaimClassId, ClaimId, ClaimUse, InventoryBuilder, NodeDemand, Reservation, ShapeId,
     pods::{
-        self, Claims, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
+        self, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
         check_node_resources, check_pod_limits, total_demand,
     },
 };
@@ -119,7 +119,7 @@ type Amounts = Vec<(Arc<str>, i128)>;
 /// All that tells the demand of one pod from that of another.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    claims: Vec<(u8, usize, u32, bool)>,
+    claims: Vec<(u8, usize, u32, Option<Reservation>)>,
     fault: Option<String>,
     /// Only where the containers matter: for extended resources, and for what devices cost of the node. How long they
     /// run, requests, limits, and which of the claims they use.
@@ -204,9 +204,7 @@ impl Reading<'_> {
     fn of_pod(&mut self, pod: &Arc<Pod>) -> Option<DemandId> {
         let extended = self.extended_of(pod);
         let objects = self.objects;
-        let lookup =
-            Claims { claims: &objects.claims, templates: &objects.claim_templates, groups: &objects.pod_groups };
-        let wanted = pods::claims(pod, &lookup, &self.compat);
+        let wanted = pods::claims(pod, &objects.lookup(), &self.compat);
         let (wanted, fault) = match wanted {
             Ok(wanted) => (wanted, None),
             Err(fault) => (Vec::new(), Some(fault)),
@@ -291,8 +289,9 @@ impl Reading<'_> {
     fn claim_use(&mut self, wanted: WantedClaim, pod: &Pod) -> ClaimUse {
         let entry = Arc::clone(wanted.entry());
         let containers = pod.containers_using(&entry);
+        let reservation = wanted.reservation(self.builder);
         match wanted {
-            WantedClaim::Existing { claim: name, reserved, .. } => {
+            WantedClaim::Existing { claim: name, .. } => {
                 let is_own = pod
                     .claims
                     .iter()
@@ -308,7 +307,7 @@ impl Reading<'_> {
                     return ClaimUse::Fresh { class, containers };
                 }
                 let claim = *self.ids.get(&name).expect("a claim that pods::claims found has an id");
-                ClaimUse::Named { claim, containers, reserved }
+                ClaimUse::Named { claim, containers, reservation }
             }
             WantedClaim::Fresh { template, .. } => {
                 let template = self.objects.claim_templates.get(&template).expect("pods::claims found the template");
@@ -332,7 +331,7 @@ impl Reading<'_> {
                         unknown_fields: Vec::new(),
                     }))
                 });
-                ClaimUse::Named { claim, containers, reserved: false }
+                ClaimUse::Named { claim, containers, reservation }
             }
         }
     }
@@ -354,9 +353,11 @@ impl Reading<'_> {
             Lifetime::Init => 2,
         };
         let of_claim = |claim: &ClaimUse| match *claim {
-            ClaimUse::Fresh { class, containers } => (0, model::Id::index(class), containers, false),
-            ClaimUse::Named { claim, containers, reserved } => (1, model::Id::index(claim), containers, reserved),
-            ClaimUse::Extended { class } => (2, model::Id::index(class), 0, false),
+            ClaimUse::Fresh { class, containers } => (0, model::Id::index(class), containers, None),
+            ClaimUse::Named { claim, containers, reservation } => {
+                (1, model::Id::index(claim), containers, Some(reservation))
+            }
+            ClaimUse::Extended { class } => (2, model::Id::index(class), 0, None),
         };
         let used = |claims: &[Arc<str>]| {
             let places = claims.iter().filter_map(|claim| entries.iter().position(|entry| entry == claim));

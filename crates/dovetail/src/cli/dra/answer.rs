@@ -445,11 +445,12 @@ fn ask(
 ) -> Ask {
     let containers = pod.containers_using(wanted.entry());
     let entry_of_pod = Some(Arc::clone(wanted.entry()));
+    let reservation = wanted.reservation(builder);
     match wanted {
-        WantedClaim::Existing { claim, reserved, .. } => {
+        WantedClaim::Existing { claim, .. } => {
             // `pods::claims` has found the claim among those that have ids.
             let id = *ids.get(&claim).expect("an existing claim has an id");
-            let what = ClaimUse::Named { claim: id, containers, reserved };
+            let what = ClaimUse::Named { claim: id, containers, reservation };
             Ask { entry: entry_of_pod, name: claim.name.to_string(), full_name: claim.to_string(), what }
         }
         WantedClaim::Fresh { entry, template } => {
@@ -480,7 +481,7 @@ fn ask(
                     unknown_fields: Vec::new(),
                 }))
             });
-            let what = ClaimUse::Named { claim: id, containers, reserved: false };
+            let what = ClaimUse::Named { claim: id, containers, reservation };
             Ask { entry: entry_of_pod, name: name.name.to_string(), full_name: name.to_string(), what }
         }
     }

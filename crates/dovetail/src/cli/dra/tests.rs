@@ -278,6 +278,33 @@ fn extended_resources_are_a_claim_where_no_device_plugin_has_them() {
 }
 
 #[test]
+fn a_claim_has_256_consumers_and_pods_that_get_it_here_count() {
+    let consumers: Vec<String> =
+        (0..255).map(|index| format!("{{resource: pods, name: o{index}, uid: u{index}}}")).collect();
+    let claim = format!(
+        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: shared, namespace: default}}\nspec: \
+         {{devices: {{requests: [{{name: gpu, exactly: {{deviceClassName: gpu}}}}]}}}}\nstatus:\n  reservedFor: [{}]\n  \
+         allocation: {{devices: {{results: [{{request: gpu, driver: gpu.example.com, pool: n1, device: gpu-0}}]}}}}\n",
+        consumers.join(", ")
+    );
+    let sharing = |name: &str, selector: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  {selector}\n  resourceClaims: [{{name: \
+             dev, resourceClaimName: shared}}]\n  containers: [{{name: main, resources: {{claims: [{{name: dev}}]}}}}]\n"
+        )
+    };
+    let report = report(&[claim, sharing("a", ""), sharing("b", "")].concat(), &options());
+    let [first, second] = &*report.pods else { panic!("{report:?}") };
+    assert!(matches!(first.outcome, Outcome::Allocated { .. }), "{first:?}");
+    let Outcome::Refused { nodes } = &second.outcome else { panic!("{second:?}") };
+    for node in nodes {
+        assert_eq!(node.why.code, "TooManyConsumers");
+        assert!(node.why.message.starts_with("claim default/shared has 256 consumers"), "{node:?}");
+    }
+    assert!(!nodes.is_empty());
+}
+
+#[test]
 fn pods_of_a_group_share_its_claim() {
     let group = "---\napiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: default}\nspec: \
                  {resourceClaims: [{name: dev, resourceClaimTemplateName: one}]}\n";

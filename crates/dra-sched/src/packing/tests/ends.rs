@@ -6,7 +6,7 @@ use model::Budget;
 use serde_json::{Value, json};
 
 use crate::fixture::{STEPS, builder_for, claim, compat, exactly, local, n1};
-use crate::inventory::ClaimUse;
+use crate::inventory::{ClaimUse, Reservation};
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::packing::{ends_on, may_end};
 use dra_types::ResourceClaim;
@@ -66,7 +66,7 @@ fn an_error_ends_the_attempt_although_another_claim_is_allocated_elsewhere() {
         "spec": {"devices": {"requests": [exactly("r", "gpu", 1)]}},
         "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": elsewhere}}});
     let there = builder.claim(Arc::new(ResourceClaim::from_json(&object).unwrap()));
-    let there = ClaimUse::Named { claim: there, containers: 1, reserved: false };
+    let there = ClaimUse::Named { claim: there, containers: 1, reservation: Reservation::NewPod };
     let mut request = exactly("r", "gpu", 1);
     request["exactly"]["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu'].size == 1"}}]);
     let fails = claim(&mut builder, "fails", &json!({"requests": [request]}));

@@ -6,7 +6,7 @@ use model::{Budget, IdSet};
 use serde_json::{Value, json};
 
 use crate::fixture::{STEPS, builder_for, exactly, local, n1};
-use crate::inventory::{ClaimUse, InventoryBuilder};
+use crate::inventory::{ClaimUse, InventoryBuilder, Reservation};
 use crate::ledger::{BinLedger, ClusterLedger};
 use crate::packing::Offer;
 use crate::verdict::Refusal;
@@ -51,7 +51,7 @@ fn ask(builder: InventoryBuilder, claims: &[ClaimUse], copies: u32) -> Offer {
 fn cost(compat: Compat, fields: &Value, amount: Option<&str>, containers: u32) -> Result<Vec<String>, String> {
     let mut builder = node(compat, fields);
     let claim = builder.claim(existing("c", 1, amount));
-    let offer = ask(builder, &[ClaimUse::Named { claim, containers, reserved: false }], 1);
+    let offer = ask(builder, &[ClaimUse::Named { claim, containers, reservation: Reservation::NewPod }], 1);
     match (offer.alternatives.first(), offer.refused.first()) {
         (Some(alternative), _) => {
             let shown = |(name, nano): (&Arc<str>, &i128)| format!("{name}={}m", nano / 1_000_000);
@@ -119,7 +119,7 @@ fn a_claim_that_hands_out_node_resources_belongs_to_one_pod() {
     let device = json!({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "4"}}}});
     let mut builder = node(all(KubernetesMinor::V1_37), &device);
     let claim = builder.claim(existing("c", 1, None));
-    let named = ClaimUse::Named { claim, containers: 1, reserved: false };
+    let named = ClaimUse::Named { claim, containers: 1, reservation: Reservation::NewPod };
     let inventory = builder.build();
     let mut cluster = ClusterLedger::new(&inventory);
     let mut bin = BinLedger::node(n1());
@@ -197,7 +197,7 @@ fn a_claim_costs_each_of_its_containers_what_it_hands_out_and_costs_once() {
         "cpu": {"mapping": {"deviceMultiplier": "4"}}, "memory": {"overhead": {"perPod": "10", "perContainer": "3"}}}});
     let mut builder = node(all(KubernetesMinor::V1_37), &device);
     let (first, second) = (builder.claim(existing("a", 1, None)), builder.claim(existing("b", 1, None)));
-    let named = |claim, containers| ClaimUse::Named { claim, containers, reserved: false };
+    let named = |claim, containers| ClaimUse::Named { claim, containers, reservation: Reservation::NewPod };
     let offer = ask(builder, &[named(first, 0), named(second, 2)], 1);
     let alternative = &offer.alternatives[0];
     let nano = |amounts: &[(&str, i128)]| {
@@ -214,7 +214,7 @@ fn a_claim_that_only_costs_is_shared_and_each_pod_pays() {
     let device = json!({"nodeAllocatableResources": {"memory": {"overhead": {"perPod": "10"}}}});
     let mut builder = node(all(KubernetesMinor::V1_37), &device);
     let claim = builder.claim(existing("c", 1, None));
-    let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reserved: false }], 3);
+    let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reservation: Reservation::NewPod }], 3);
     assert_eq!(offer.alternatives[0].copies, 3);
     let memory: Arc<str> = "memory".into();
     assert_eq!(offer.alternatives[0].demand(None).0[&memory], 10_000_000_000);
@@ -239,7 +239,8 @@ fn a_claim_in_the_cluster_is_for_the_pod_that_has_it_and_no_other_who_pays_but_i
         let status = ResourceClaim::from_json(&status).unwrap();
         (held.allocation, held.reserved_for) = (status.allocation, status.reserved_for);
         let claim = builder.claim(Arc::new(held));
-        let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reserved }], 1);
+        let reservation = if reserved { Reservation::OfPod } else { Reservation::NewPod };
+        let offer = ask(builder, &[ClaimUse::Named { claim, containers: 1, reservation }], 1);
         let cpu = |alternative: &crate::Alternative| alternative.demand(None).0.get("cpu").copied();
         assert_eq!(offer.alternatives.first().map(cpu), expected, "{release}, reserved {reserved}: {offer:?}");
     }

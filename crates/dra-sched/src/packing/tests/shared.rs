@@ -12,7 +12,7 @@ use super::{ZONE, shape, shown, template, try_add};
 use crate::compile::ids::{ClaimClassId, ShapeId};
 use crate::fixture::{builder, claim, devices, exactly, n1, slice};
 use crate::inventory::unit::{Instance, Unit};
-use crate::inventory::{ClaimUse, Domain, Inventory, InventoryBuilder};
+use crate::inventory::{ClaimUse, Domain, Inventory, InventoryBuilder, Reservation};
 use crate::ledger::{BinLedger, ClusterLedger, Kind, Mark};
 use crate::machine::{BoundAttribute, DomainSelector, MachineShape, PoolScope, SharedTemplate, binding_group};
 use dra_types::{ResourceClaim, ResourceSlice};
@@ -219,7 +219,7 @@ fn a_claim_on_a_zones_pool_can_be_used_by_other_nodes_of_the_zone() {
     let claim = builder.claim(Arc::new(ResourceClaim::from_json(&object).unwrap()));
     let inventory = builder.build();
     let mut cluster = ClusterLedger::new(&inventory);
-    let named = ClaimUse::Named { claim, containers: 1, reserved: false };
+    let named = ClaimUse::Named { claim, containers: 1, reservation: Reservation::NewPod };
     let mut first = only(host, &mut cluster);
     let offer = try_add(&inventory, &first, &cluster, named, 1);
     offer.alternatives[0].commit(&inventory, &mut first, &mut cluster);

@@ -1,0 +1,86 @@
+//! Consumers that claims get from a plan, besides those in their status.
+//!
+//! `status.reservedFor` has at most [`MAX_CONSUMERS`] entries, and kube-scheduler binds no pod that would be one more. A
+//! PodGroup is one entry for all its pods.
+
+use std::collections::BTreeSet;
+
+use super::{ClusterLedger, Undo};
+use crate::compile::ids::{ClaimId, GroupId};
+use crate::inventory::{ClaimUse, Inventory, Reservation};
+
+/// Most entries of a claim's `status.reservedFor`, in Kubernetes 1.36 and 1.37 (`resource.k8s.io/v1`,
+/// `ResourceClaimReservedForMaxSize`).
+pub(crate) const MAX_CONSUMERS: u32 = 256;
+
+/// Consumers that a plan adds to a claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Consumers {
+    pods: u32,
+    groups: BTreeSet<GroupId>,
+}
+
+impl Consumers {
+    fn len(&self) -> u32 {
+        self.pods.saturating_add(u32::try_from(self.groups.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// A claim that a pod needs to be a consumer of, itself or with its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Joining {
+    Pod(ClaimId),
+    Group(ClaimId, GroupId),
+}
+
+impl ClusterLedger {
+    /// Claims that get a consumer with a pod that is bound; one that several entries name gets one.
+    pub(crate) fn joining(&self, inventory: &Inventory, claims: &[ClaimUse]) -> BTreeSet<Joining> {
+        let joining = claims.iter().filter_map(|claim| match *claim {
+            ClaimUse::Fresh { .. } => None,
+            ClaimUse::Named { claim, reservation, .. } => match reservation {
+                Reservation::NewPod => Some(Joining::Pod(claim)),
+                Reservation::NewGroup(group) => Some(Joining::Group(claim, group)),
+                // Whoever leaves a claim together with all its consumers comes back as a new pod.
+                Reservation::OfPod => (self.consumers_of(inventory, claim) == 0).then_some(Joining::Pod(claim)),
+                Reservation::OfGroup => None,
+            },
+        });
+        joining.collect()
+    }
+
+    /// How many more copies of a pod can have a claim.
+    pub(crate) fn room_for(&self, inventory: &Inventory, joining: Joining) -> u32 {
+        let (Joining::Pod(claim) | Joining::Group(claim, _)) = joining;
+        let planned = self.consumers.get(&claim);
+        let taken = self.consumers_of(inventory, claim).saturating_add(planned.map_or(0, Consumers::len));
+        let room = MAX_CONSUMERS.saturating_sub(taken);
+        match joining {
+            Joining::Pod(_) => room,
+            Joining::Group(_, group) => {
+                let is_in = planned.is_some_and(|planned| planned.groups.contains(&group));
+                if is_in || room > 0 { u32::MAX } else { 0 }
+            }
+        }
+    }
+
+    /// Counts copies of a pod, or their group, among the consumers of a claim.
+    pub(crate) fn join(&mut self, joining: Joining, copies: u32) {
+        let (Joining::Pod(claim) | Joining::Group(claim, _)) = joining;
+        let before = self.consumers.get(&claim).cloned();
+        let consumers = self.consumers.entry(claim).or_default();
+        match joining {
+            Joining::Pod(_) => consumers.pods = consumers.pods.saturating_add(copies),
+            Joining::Group(_, group) if copies > 0 => {
+                consumers.groups.insert(group);
+            }
+            Joining::Group(..) => {}
+        }
+        self.record(|| Undo::Consumers(claim, before));
+    }
+
+    fn consumers_of(&self, inventory: &Inventory, claim: ClaimId) -> u32 {
+        let consumers = inventory.claims[claim].object.reserved_for.len();
+        if self.released.contains(&claim) { 0 } else { u32::try_from(consumers).unwrap_or(u32::MAX) }
+    }
+}
