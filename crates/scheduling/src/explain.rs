@@ -5,6 +5,7 @@
 
 mod claims;
 mod contradiction;
+mod costs;
 pub(crate) mod placed;
 pub(crate) mod remedies;
 mod tally;
@@ -16,6 +17,7 @@ use model::{
     requirement::{Incompatible, IncompatibleKind},
 };
 
+use self::costs::Footprint;
 use self::tally::{Shortages, Troubles};
 use crate::catalogue::{OfferingId, TypeId};
 use crate::plan::Verdict;
@@ -138,12 +140,15 @@ fn existing_nodes(packing: &Packing<'_>, class: ClassId, rules: &mut Vec<Arc<str
         } else if let Some(trouble) = without_devices(packing, class, id) {
             tally.by_devices += 1;
             troubles.add(&trouble, 1);
-        } else if !pods.involved.is_empty() && packing.requests_on(id, class).fits_in(&packing.state.room[id]) {
-            tally.by_rules += 1;
-            closing(packing, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
         } else {
-            tally.by_resources += 1;
-            shortages.add(&packing.requests_on(id, class), &packing.state.room[id]);
+            let footprint = Footprint::on_node(packing, class, id);
+            if !pods.involved.is_empty() && footprint.fits_in(&packing.state.room[id]) {
+                tally.by_rules += 1;
+                closing(packing, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
+            } else {
+                tally.by_resources += 1;
+                shortages.add(&footprint, &packing.state.room[id]);
+            }
         }
     }
     tally.devices = troubles.nearest_first().into_iter().next().map(|(why, _)| why);
@@ -358,7 +363,7 @@ fn machine(packing: &Packing<'_>, rank: PoolRank, table: &PoolTable<'_>, class: 
     let (mut port, mut reservations) = (None, Vec::new());
     for instance_type in catalogue.types.ids() {
         let offerings: Vec<OfferingId> = catalogue.offerings_of(instance_type).collect();
-        let asked = Asked { packing, class, table, term, given: given.as_ref() };
+        let asked = Asked { packing, class, rank, table, term, given: given.as_ref() };
         let fall = asked.furthest(&offerings, &mut shortages, names);
         let first_port = || offerings.iter().find_map(|&offering| table.port_of_daemon(offering, pods));
         match fall {
@@ -490,6 +495,7 @@ fn troubles_of(
 struct Asked<'a, 's> {
     packing: &'a Packing<'s>,
     class: ClassId,
+    rank: PoolRank,
     table: &'a PoolTable<'s>,
     term: &'a Term,
     given: Option<&'a IdSet<OfferingId>>,
@@ -518,13 +524,12 @@ impl Asked<'_, '_> {
             }
             let mut wanted = self.term.requirements.iter_by_name(names);
             let conflict = wanted.position(|wanted| !table.can_have(Some(id), wanted.key, &wanted.values, names));
-            let variant = self.packing.problem.variant_at(self.class, &table.catalogue.offerings[id].allocatable);
-            let requests = self.packing.problem.requests_alone(self.class, variant);
+            let footprint = Footprint::on_machine(self.packing, (self.rank, table), self.class, id);
             let (fall, reached) = if let Some(position) = conflict {
                 let key = self.term.requirements.iter_by_name(names).nth(position).map(|wanted| wanted.key);
                 (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
-            } else if !requests.fits_in(table.net(id)) {
-                shortages.add(&requests, table.net(id));
+            } else if !footprint.fits_in(table.net(id)) {
+                shortages.add(&footprint, table.net(id));
                 (Fall::Resources, usize::MAX - 4)
             } else if self.is_closed_by_daemon(id) {
                 (Fall::HostPort, usize::MAX - 3)
@@ -551,8 +556,9 @@ fn limits_or_min_values(
 ) -> Option<Reason> {
     let mut holding: IdSet<OfferingId> = IdSet::with_len(table.catalogue.offerings.len());
     for alternative in &table.by_class[class] {
-        let requests = packing.problem.requests_alone(class, alternative.variant);
-        let fits = |offering: &OfferingId| requests.fits_in(table.net(*offering));
+        let fits = |offering: &OfferingId| {
+            Footprint::on_machine(packing, (rank, table), class, *offering).fits_in(table.net(*offering))
+        };
         holding.extend(alternative.offerings.iter().filter(fits));
     }
     if let Some(given) = with_devices(packing, rank, table, class) {

@@ -125,7 +125,14 @@ impl ClaimsOnPool<'_> {
     fn after_devices(&self, instance_type: TypeId, offerings: &[OfferingId]) -> EndOfType {
         let Self { packing, class, stage, .. } = *self;
         let names = packing.problem.names();
-        let asked = Asked { packing, class, table: stage.table, term: stage.term, given: stage.given.as_ref() };
+        let asked = Asked {
+            packing,
+            class,
+            rank: stage.rank,
+            table: stage.table,
+            term: stage.term,
+            given: stage.given.as_ref(),
+        };
         match asked.furthest(offerings, &mut Shortages::default(), names) {
             Fall::NodePool => EndOfType::NodePool,
             Fall::Label(key) => EndOfType::Label(names.key_name(key).into()),

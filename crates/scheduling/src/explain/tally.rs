@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Interner, ResourceId, ResourceVec};
+use model::{Interner, ResourceVec};
 
+use super::costs::Footprint;
 use crate::plan::reason::Shortage;
 use crate::simulation::packing::devices::Trouble;
 
@@ -29,19 +30,24 @@ impl Troubles {
 /// Shortages met on the way, to tell the smallest.
 #[derive(Default)]
 pub(super) struct Shortages {
-    met: Vec<(ResourceId, i64, i64, usize)>,
+    /// With the number of candidates.
+    met: Vec<(Shortage, usize)>,
 }
 
 impl Shortages {
-    pub(super) fn add(&mut self, wanted: &ResourceVec, there: &ResourceVec) {
-        for resource in wanted.exceeding(there) {
-            let (amount, most) = (wanted.get(resource), there.get(resource));
-            match self.met.iter_mut().find(|(other, ..)| *other == resource) {
-                Some((_, _, best, count)) => {
-                    *best = (*best).max(most);
+    pub(super) fn add(&mut self, wanted: &Footprint<'_>, there: &ResourceVec) {
+        for (resource, wanted, for_devices) in wanted.exceeding(there) {
+            let most = there.get(resource).max(0);
+            match self.met.iter_mut().find(|(other, _)| other.resource == resource) {
+                Some((known, count)) => {
+                    // Devices may cost different amounts on different machines.
+                    if wanted < known.wanted {
+                        (known.wanted, known.for_devices) = (wanted, for_devices);
+                    }
+                    known.most = known.most.max(most);
                     *count += 1;
                 }
-                None => self.met.push((resource, amount, most, 1)),
+                None => self.met.push((Shortage { resource, wanted, for_devices, most }, 1)),
             }
         }
     }
@@ -49,11 +55,7 @@ impl Shortages {
     /// The resource that most candidates lack; the first by name of several.
     pub(super) fn nearest(&self, names: &Interner) -> Option<Shortage> {
         let mut met: Vec<_> = self.met.iter().collect();
-        met.sort_by_key(|(resource, _, _, count)| (std::cmp::Reverse(*count), names.resource_name(*resource)));
-        met.first().map(|(resource, wanted, most, _)| Shortage {
-            resource: *resource,
-            wanted: *wanted,
-            most: (*most).max(0),
-        })
+        met.sort_by_key(|(shortage, count)| (std::cmp::Reverse(*count), names.resource_name(shortage.resource)));
+        met.first().map(|(shortage, _)| *shortage)
     }
 }

@@ -43,8 +43,10 @@ pub struct NoInstanceType {
 pub struct Shortage {
     /// Which resource.
     pub resource: ResourceId,
-    /// Asked for, in the resource's unit.
+    /// Asked for, in the resource's unit, with what devices cost.
     pub wanted: i64,
+    /// What devices that the pod claims cost of it (KEP-5517).
+    pub for_devices: i64,
     /// The most that any otherwise fitting type or node has.
     pub most: i64,
 }
@@ -119,16 +121,22 @@ impl NoInstanceType {
 
 impl Shortage {
     pub(super) fn message(&self, names: &Interner) -> String {
+        let wanted = self.wanted(names);
         if self.most == 0 {
-            let amount = amount(self.resource, self.wanted, Rounding::Up, names);
-            return format!("{} {amount} wanted, none has any", names.resource_name(self.resource));
+            return format!("{wanted}, none has any");
         }
-        format!(
-            "{} {} wanted, the largest has {} beside daemons",
-            names.resource_name(self.resource),
-            amount(self.resource, self.wanted, Rounding::Up, names),
-            amount(self.resource, self.most, Rounding::Down, names)
-        )
+        format!("{wanted}, the largest has {} beside daemons", amount(self.resource, self.most, Rounding::Down, names))
+    }
+
+    /// As `cpu 17 wanted = 1 requested + 16 for its devices`.
+    fn wanted(&self, names: &Interner) -> String {
+        let amount = |value| amount(self.resource, value, Rounding::Up, names);
+        let mut text = format!("{} {} wanted", names.resource_name(self.resource), amount(self.wanted));
+        if self.for_devices > 0 {
+            let requested = amount(self.wanted.saturating_sub(self.for_devices));
+            let _ = write!(text, " = {requested} requested + {} for its devices", amount(self.for_devices));
+        }
+        text
     }
 }
 
@@ -163,14 +171,9 @@ impl ExistingNodes {
         }
         if self.by_resources > 0 {
             let mut part = format!("{} {} too little room", self.by_resources, has(self.by_resources));
-            if let Some(Shortage { resource, wanted, most }) = &self.nearest {
-                let _ = write!(
-                    part,
-                    " ({} {} wanted, the most free is {})",
-                    names.resource_name(*resource),
-                    amount(*resource, *wanted, Rounding::Up, names),
-                    amount(*resource, *most, Rounding::Down, names)
-                );
+            if let Some(shortage) = &self.nearest {
+                let most = amount(shortage.resource, shortage.most, Rounding::Down, names);
+                let _ = write!(part, " ({}, the most free is {most})", shortage.wanted(names));
             }
             parts.push(part);
         }

@@ -180,6 +180,30 @@ fn by_price_the_cheapest_machine_that_gives_any_alternative_is_planned() {
 }
 
 #[test]
+fn what_devices_cost_is_told_where_no_machine_and_no_node_has_room_for_it() {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    let costs = json!({"cpu": {"allocationMultiplier": "8"}});
+    let device = |name: &str| json!({"name": name, "nodeAllocatableResourceMappings": costs});
+    let devices = json!([device("d0"), device("d1")]);
+    f.instance_type("small", 4, 16).offering("a", "on-demand", 10);
+    f.instance_type("large", 16, 16).offering("a", "on-demand", 20);
+    f.devices(GPU, &devices, &[]);
+    f.pool("default");
+    f.node("n1").allocatable(15_900, gib(16));
+    f.slice("n1", GPU, ("nodeName", "n1".into()), 2);
+    f.republish("n1", &devices);
+    f.claim_template("two", &json!({"requests": [exactly("r", GPU, 2)]}));
+    f.pod("a").requests(1000, gib(1)).claims_from("two");
+    check(
+        &f,
+        expect![[r#"
+            refused a (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 17 wanted = 1 requested + 16 for its devices, the most free is 15.9); nodepool/default: none of 2 instance types fits: 1 too small (cpu 17 wanted = 1 requested + 16 for its devices, the largest has 16 beside daemons), 1 without the devices it claims (claim two, request r: 0 of 0 devices are usable, 2 wanted); needs 2 of gpu.example.com (claim two, request r); 1 of 2 instance types has a template for it; 1 is too small
+        "#]],
+    );
+}
+
+#[test]
 fn what_devices_cost_of_the_machine_counts_like_requests() {
     let mut f = Fixture::new();
     f.device_class(GPU, None);
