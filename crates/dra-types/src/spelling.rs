@@ -1,7 +1,12 @@
 //! Which field was meant by one that is not known.
 
 /// Words of texts older than the API, and what became of them: KEP-5517 wrote `direct` for what 1.37 calls `mapping`.
-const FORMER_NAMES: &[(&str, &str)] = &[("direct", "mapping"), ("resourceSlices", "resourceSliceTemplates")];
+const FORMER_NAMES: &[(&str, &str)] = &[
+    ("direct", "mapping"),
+    ("perPodReference", "perPod"),
+    ("perContainerReference", "perContainer"),
+    ("resourceSlices", "resourceSliceTemplates"),
+];
 
 /// A field of `nodeAllocatableResourceMappings`, whose entries 1.36 has in another shape than KEP-5517's text.
 const FIELD_OF_MAPPINGS: &str = "allocationMultiplier";

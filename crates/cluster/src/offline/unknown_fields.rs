@@ -107,7 +107,7 @@ mod tests {
             spec.dynamicResources.resourceSliceTemplates[0].spec.drivr: is not a known field, and is dropped (did you mean driver?)
             spec.priceAdjustments: is not a known field, and is dropped (did you mean priceAdjustment?)
             spec.resourceSliceTemplates: is not a known field, and is dropped (did you mean spec.dynamicResources.resourceSliceTemplates?)
-            spec.wieght: is not a known field, and is dropped
+            spec.wieght: is not a known field, and is dropped (did you mean weight?)
         "#]]
         .assert_eq(&found.concat());
     }
