@@ -3,6 +3,7 @@
 //! A fault says what is wrong with which object, in upstream's words where kube-scheduler prints them. Claims that do
 //! not fit are a [`crate::Refusal`]; a fault is one kind of refusal.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::capacity::BadCapacity;
@@ -282,4 +283,16 @@ impl PoolTrouble {
     pub fn is_invalid(&self) -> bool {
         !matches!(self, Self::Incomplete { .. })
     }
+}
+
+/// Most entries of a claim's `status.reservedFor`, in Kubernetes 1.36 and 1.37 (`resource.k8s.io/v1`,
+/// `ResourceClaimReservedForMaxSize`).
+pub(crate) const MAX_CONSUMERS: u32 = 256;
+
+/// Why one more pod cannot have a claim, and what helps.
+pub(crate) fn too_many_consumers(claim: &dyn fmt::Display) -> String {
+    format!(
+        "claim {claim} has {MAX_CONSUMERS} consumers with the pods planned for it, the most that are allowed: reserve it \
+         for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)"
+    )
 }

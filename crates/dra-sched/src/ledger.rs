@@ -30,7 +30,7 @@ use dra_types::{Allocation, AllocationResult, DeviceId, NodeFacts, QualifiedName
 pub use bin::BinLedger;
 pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
 use consumers::Consumers;
-pub(crate) use consumers::{Joining, MAX_CONSUMERS};
+pub(crate) use consumers::Joining;
 use offered::Offered;
 pub use offered::PoolUsers;
 pub use overhead::MachineOverhead;

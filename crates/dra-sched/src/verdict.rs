@@ -10,8 +10,7 @@ pub(crate) mod scene;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::faults::{Fault, PoolTrouble};
-use crate::ledger::MAX_CONSUMERS;
+use crate::faults::{Fault, PoolTrouble, too_many_consumers};
 use dra_types::{Allocation, PoolId, RequestName};
 use scene::Scene;
 
@@ -134,11 +133,7 @@ impl fmt::Display for Refusal {
             Self::Shared { claim } => {
                 write!(f, "claim {claim} hands out resources of the node and is used by another pod")
             }
-            Self::TooManyConsumers { claim } => write!(
-                f,
-                "claim {claim} has {MAX_CONSUMERS} consumers with the pods planned for it, the most that are allowed: \
-                 reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)"
-            ),
+            Self::TooManyConsumers { claim } => f.write_str(&too_many_consumers(claim)),
             Self::NotUsed { claim } => {
                 write!(f, "claim {claim} hands out resources of the node, but no container of the pod uses it")
             }

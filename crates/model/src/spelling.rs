@@ -1,7 +1,7 @@
 //! What a word that nobody knows was meant to be.
 
-/// The known word that a person probably meant by another: it differs by case or by few letters. Of several the nearest,
-/// then the first by name.
+/// The known word that a person probably meant by another: it differs by case or by few letters. Of several the
+/// nearest, then the first by name.
 pub fn did_you_mean<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let alike = known.into_iter().filter_map(|known| {
         let distance = edit_distance(&word.to_ascii_lowercase(), &known.to_ascii_lowercase());

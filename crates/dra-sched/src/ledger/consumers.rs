@@ -1,17 +1,14 @@
 //! Consumers that claims get from a plan, besides those in their status.
 //!
-//! `status.reservedFor` has at most [`MAX_CONSUMERS`] entries, and kube-scheduler binds no pod that would be one more. A
-//! PodGroup is one entry for all its pods.
+//! `status.reservedFor` has at most [`MAX_CONSUMERS`] entries, and kube-scheduler binds no pod that would be one more.
+//! A PodGroup is one entry for all its pods.
 
 use std::collections::BTreeSet;
 
 use super::{ClusterLedger, Undo};
 use crate::compile::ids::{ClaimId, GroupId};
+use crate::faults::MAX_CONSUMERS;
 use crate::inventory::{ClaimUse, Inventory, Reservation};
-
-/// Most entries of a claim's `status.reservedFor`, in Kubernetes 1.36 and 1.37 (`resource.k8s.io/v1`,
-/// `ResourceClaimReservedForMaxSize`).
-pub(crate) const MAX_CONSUMERS: u32 = 256;
 
 /// Consumers that a plan adds to a claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

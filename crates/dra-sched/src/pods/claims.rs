@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use model::NamespacedName;
 
+use crate::faults::{MAX_CONSUMERS, too_many_consumers};
 use crate::inventory::{InventoryBuilder, Reservation};
-use crate::ledger::MAX_CONSUMERS;
-use crate::verdict::Refusal;
 use dra_types::compat::{Compat, Gate, KubernetesMinor};
 use dra_types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
 
@@ -110,7 +109,7 @@ pub enum PodFault {
     #[error("resource claim {0} was made for another pod")]
     OtherPod(NamespacedName),
     /// The claim has as many consumers as it can have.
-    #[error("resource {}", Refusal::TooManyConsumers { claim: Arc::from(.0.to_string()) })]
+    #[error("resource {}", too_many_consumers(.0))]
     TooManyConsumers(NamespacedName),
 }
 

@@ -107,7 +107,7 @@ const DRA_SCHED: &[Room] = &[
     room("allocator", &["allocator"], &["rules", "compile", "inventory", "ledger", "verdict"]),
     room("packing", &["packing"], &["rules", "compile", "inventory", "ledger", "verdict", "allocator"]),
     room("explain", &["explain"], &["rules", "compile", "inventory", "verdict", "allocator"]),
-    room("pods", &["pods"], &["packing"]),
+    room("pods", &["pods"], &["rules", "inventory", "packing"]),
     room("evictions", &["evictions"], &["compile", "inventory"]),
     room("support", &["support"], &[]),
 ];
