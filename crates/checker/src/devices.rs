@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dra_sched::{
-    ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal, SharedTemplate,
-    Templates, Verdict, allocate,
+    ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal, Reservation,
+    SharedTemplate, Templates, Verdict, allocate,
     faults::Fault,
     machine::binding_group,
-    pods::{self, ExtendedResources, IN_MEMORY_CLAIM, Joins, Served, WantedClaim},
+    pods::{self, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
 };
 use dra_types::{
     Allocation, AttributeValue, ClaimSource, Device, KubernetesMinor, NodeAllocatableMapping, NodeFacts, NodeScope,
@@ -147,11 +147,12 @@ impl Compiled {
                         wants.claims.iter().any(|of| of.name == *entry && matches!(of.source, ClaimSource::Template(_)))
                     };
                     let (key, spec) = match wanted {
-                        WantedClaim::Existing { entry, claim, joins, .. } => {
-                            let who = joins.map(|joins| match joins {
-                                Joins::Pod => Ok(uid.clone()),
-                                Joins::Group(group) => Err(group),
-                            });
+                        WantedClaim::Existing { entry, claim, reservation } => {
+                            let who = match reservation {
+                                Reservation::OfPod | Reservation::OfGroup => None,
+                                Reservation::NewPod => Some(Ok(uid.clone())),
+                                Reservation::NewGroup(group) => Some(Err(group)),
+                            };
                             let consumer = who.map(|who| (claim.clone(), who));
                             joining.entry(uid.clone()).or_default().extend(consumer);
                             let known = objects.claims.get(&claim).ok_or_else(|| gone(&claim))?;

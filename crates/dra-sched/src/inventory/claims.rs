@@ -8,7 +8,7 @@ use super::Inventory;
 use crate::compile::claims::{Alternative, Request};
 use crate::compile::ids::{ClaimClassId, ClaimId, DeviceKey, DeviceShape, GroupId};
 use crate::compile::selectors::Judgement;
-use dra_types::{Allocation, Consumer, RequestKind, ResourceClaim};
+use dra_types::{Allocation, Consumer, KubernetesMinor, RequestKind, ResourceClaim};
 
 /// One claim of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +38,27 @@ pub enum ClaimUse {
 
 /// How a pod that is bound stands to `status.reservedFor` of a claim that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reservation {
-    /// The pod is a consumer already: itself, or from 1.37 on by its PodGroup.
+pub enum Reservation<Group = GroupId> {
+    /// The pod itself is a consumer already.
     OfPod,
-    /// The pod's PodGroup is a consumer already; before 1.37 the pod is one of several users.
+    /// The pod's PodGroup is a consumer already.
     OfGroup,
     /// The pod becomes a consumer.
     NewPod,
     /// The pod's PodGroup becomes one, once for all its pods.
-    NewGroup(GroupId),
+    NewGroup(Group),
+}
+
+impl<Group> Reservation<Group> {
+    /// Whether the scheduler of this release takes the pod for a consumer. Before 1.37 a pod whose PodGroup is one is
+    /// one of several users.
+    pub fn is_consumer(&self, release: KubernetesMinor) -> bool {
+        match self {
+            Self::OfPod => true,
+            Self::OfGroup => release >= KubernetesMinor::V1_37,
+            Self::NewPod | Self::NewGroup(_) => false,
+        }
+    }
 }
 
 impl ClaimUse {

@@ -34,7 +34,7 @@ impl ClusterLedger {
     /// Claims that get a consumer with a pod that is bound; one that several entries name gets one.
     pub(crate) fn joining(&self, inventory: &Inventory, claims: &[ClaimUse]) -> BTreeSet<Joining> {
         let joining = claims.iter().filter_map(|claim| match *claim {
-            ClaimUse::Fresh { .. } => None,
+            ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } => None,
             ClaimUse::Named { claim, reservation, .. } => match reservation {
                 Reservation::NewPod => Some(Joining::Pod(claim)),
                 Reservation::NewGroup(group) => Some(Joining::Group(claim, group)),

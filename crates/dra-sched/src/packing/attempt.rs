@@ -13,7 +13,7 @@ use crate::compile::ids::{ClaimClassId, ClaimId, ShapeId};
 use crate::faults::Fault;
 use crate::inventory::unit::BinId;
 use crate::inventory::view::View;
-use crate::inventory::{ClaimUse, Domain, Inventory, Reservation};
+use crate::inventory::{ClaimUse, Domain, Inventory};
 use crate::ledger::{ClusterLedger, ExistingNode, Hypothesis, Joining, Place, Taken, Usage};
 use crate::verdict::{Progress, Refusal};
 use dra_types::{Allocation, NodeFacts, NodeSelector};
@@ -283,7 +283,8 @@ impl Attempt<'_> {
             let (allocation, reaches, others) =
                 match (self.cluster.allocation(self.inventory, claim), planned, done.get(&claim)) {
                     (Some(allocation), planned, done) => {
-                        let consumers = !entry.object.reserved_for.is_empty() && reservation != Reservation::OfPod;
+                        let is_consumer = reservation.is_consumer(self.inventory.compat().kubernetes);
+                        let consumers = !entry.object.reserved_for.is_empty() && !is_consumer;
                         let others = consumers || planned.is_some() || done.is_some();
                         (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_ref()), others)
                     }

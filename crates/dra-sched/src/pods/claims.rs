@@ -11,7 +11,7 @@ use model::NamespacedName;
 
 use crate::faults::{MAX_CONSUMERS, too_many_consumers};
 use crate::inventory::{InventoryBuilder, Reservation};
-use dra_types::compat::{Compat, Gate, KubernetesMinor};
+use dra_types::compat::{Compat, Gate};
 use dra_types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
 
 /// Names the entry of a pod that a generated claim stands for.
@@ -37,10 +37,8 @@ pub enum WantedClaim {
         entry: Arc<str>,
         /// The claim.
         claim: NamespacedName,
-        /// Whether the pod is among the claim's consumers already; one of a group's by the group, from 1.37 on.
-        reserved: bool,
-        /// Who becomes a consumer of the claim when the pod is bound; `None` if it is one already.
-        joins: Option<Joins>,
+        /// For whom it is reserved when the pod is bound.
+        reservation: Reservation<NamespacedName>,
     },
     /// One that will be made for this pod alone.
     Fresh {
@@ -71,23 +69,14 @@ impl WantedClaim {
     /// For whom the claim is reserved when the pod is bound.
     pub fn reservation(&self, builder: &mut InventoryBuilder) -> Reservation {
         match self {
-            Self::Fresh { .. } | Self::Existing { joins: Some(Joins::Pod), .. } => Reservation::NewPod,
-            Self::Existing { joins: Some(Joins::Group(group)), .. } | Self::OfGroup { group, .. } => {
+            Self::OfGroup { group, .. } | Self::Existing { reservation: Reservation::NewGroup(group), .. } => {
                 Reservation::NewGroup(builder.group(group))
             }
-            Self::Existing { reserved: true, .. } => Reservation::OfPod,
-            Self::Existing { .. } => Reservation::OfGroup,
+            Self::Fresh { .. } | Self::Existing { reservation: Reservation::NewPod, .. } => Reservation::NewPod,
+            Self::Existing { reservation: Reservation::OfPod, .. } => Reservation::OfPod,
+            Self::Existing { reservation: Reservation::OfGroup, .. } => Reservation::OfGroup,
         }
     }
-}
-
-/// Who an existing claim is reserved for when a pod is bound.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Joins {
-    /// The pod.
-    Pod,
-    /// The pod's PodGroup, for all its pods.
-    Group(NamespacedName),
 }
 
 /// Why a pod cannot be scheduled, whatever devices there are. Upstream waits until that changes.
@@ -144,10 +133,8 @@ pub fn claims(pod: &Pod, objects: &Claims<'_>, compat: &Compat) -> Result<Vec<Wa
             (Some(name), source) => {
                 let name = in_namespace(pod, &name);
                 let is_generated = matches!(source, ClaimSource::Template(_));
-                let joins = existing(pod, objects, &name, is_generated, of_group.map(|group| &**group))?;
-                let counts_itself = of_group.is_none() || compat.kubernetes >= KubernetesMinor::V1_37;
-                let reserved = joins.is_none() && counts_itself;
-                WantedClaim::Existing { entry, claim: name, reserved, joins }
+                let reservation = existing(pod, objects, &name, is_generated, of_group.map(|group| &**group))?;
+                WantedClaim::Existing { entry, claim: name, reservation }
             }
             (None, ClaimSource::Template(template) | ClaimSource::Claim(template)) => {
                 let template = in_namespace(pod, template);
@@ -188,14 +175,14 @@ fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
     })
 }
 
-/// Checks that the pod may use a claim. Who becomes a consumer of it then.
+/// Checks that the pod may use a claim. How it stands to the claim's consumers.
 fn existing(
     pod: &Pod,
     objects: &Claims<'_>,
     name: &NamespacedName,
     is_generated: bool,
     group: Option<&PodGroup>,
-) -> Result<Option<Joins>, PodFault> {
+) -> Result<Reservation<NamespacedName>, PodFault> {
     let claim = objects.claims.get(name).ok_or_else(|| PodFault::NoClaim(name.clone()))?;
     if claim.meta.deletion_timestamp.is_some() {
         return Err(PodFault::Deleting(name.clone()));
@@ -212,10 +199,10 @@ fn existing(
         }
     });
     if is_consumer {
-        return Ok(None);
+        return Ok(if group.is_some() { Reservation::OfGroup } else { Reservation::OfPod });
     }
     if claim.reserved_for.len() >= MAX_CONSUMERS as usize {
         return Err(PodFault::TooManyConsumers(name.clone()));
     }
-    Ok(Some(group.map_or(Joins::Pod, |group| Joins::Group(group.meta.name.clone()))))
+    Ok(group.map_or(Reservation::NewPod, |group| Reservation::NewGroup(group.meta.name.clone())))
 }

@@ -213,8 +213,12 @@ fn wanted(
     let groups = groups.iter().map(|group| (group.meta.name.clone(), Arc::clone(group))).collect();
     let objects = Claims { claims: &by_claim, templates: &templates, groups: &groups };
     let show = |wanted: WantedClaim| match wanted {
-        WantedClaim::Existing { entry, claim, reserved, .. } => {
-            format!("{entry}: {}{}", claim.name, if reserved { " reserved" } else { "" })
+        WantedClaim::Existing { entry, claim, reservation } => {
+            format!(
+                "{entry}: {}{}",
+                claim.name,
+                if reservation.is_consumer(compat.kubernetes) { " reserved" } else { "" }
+            )
         }
         WantedClaim::Fresh { entry, template } => format!("{entry}: new from {}", template.name),
         WantedClaim::OfGroup { entry, group, template } => {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use cluster::snapshot::ClusterDevices;
 use decode::ObjectError;
-use decode::devices::{Admitted, device_class, pod_devices, resource_claim, resource_claim_template, resource_slice};
+use decode::devices::{
+    AdminNamespaces, Admitted, device_class, pod_devices, resource_claim, resource_claim_template, resource_slice,
+};
 use dra_types::{Compat, KubernetesMinor, ResourceClaim};
 use model::{NamespacedName, Pod, Uid};
 use scheduling::devices::DeviceObjects;
@@ -49,7 +51,8 @@ impl CaseDevices {
 
     /// Adds a DeviceClass or a ResourceClaimTemplate.
     pub(crate) fn add(&mut self, object: &Value) -> Result<()> {
-        let admitted = Admitted::ByNobody(&self.compat);
+        let no_admins = AdminNamespaces::default();
+        let admitted = Admitted::ByNobody(&self.compat, &no_admins);
         match object["kind"].as_str() {
             Some("DeviceClass") => {
                 let class = readable(device_class(object, admitted))?;
@@ -69,7 +72,8 @@ impl CaseDevices {
     pub(crate) fn publish(&mut self, slices: &[Value]) -> Result<Free> {
         let mut free = Free::new();
         for object in slices {
-            let slice = readable(resource_slice(object, Admitted::ByNobody(&self.compat)))?;
+            let slice =
+                readable(resource_slice(object, Admitted::ByNobody(&self.compat, &AdminNamespaces::default())))?;
             self.objects.slices.insert(Arc::clone(&slice.meta.name.name), Arc::new(slice));
             let spec = &object["spec"];
             let devices = spec["devices"].as_array().into_iter().flatten();
@@ -118,7 +122,8 @@ impl CaseDevices {
                         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}},
                     "reservedFor": [{"resource": "pods", "name": name, "uid": name}]},
             });
-            let read = readable(resource_claim(&object, Admitted::ByNobody(&self.compat)))?;
+            let read =
+                readable(resource_claim(&object, Admitted::ByNobody(&self.compat, &AdminNamespaces::default())))?;
             self.objects.claims.insert(read.meta.name.clone(), Arc::new(read));
             statuses.push(json!({"name": entry["name"], "resourceClaimName": claim}));
         }
