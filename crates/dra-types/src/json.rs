@@ -229,6 +229,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// An object breaks the rule that one of its fields must be set; names what was probably meant by those it has.
+    pub(crate) fn unset(&self, known: &[&str], rule: &str) -> FieldError {
+        let names = self.value.and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let meant = |name: &String| did_you_mean(name, known.iter().copied()).map(|meant| format!("{meant} by {name}"));
+        let meant: Vec<String> = names.filter(|name| !known.contains(&name.as_str())).filter_map(meant).collect();
+        self.error(Reason::Invalid(match meant.as_slice() {
+            [] => rule.into(),
+            meant => format!("{rule} (did you mean {}?)", meant.join(", ")),
+        }))
+    }
+
     /// A field of this object. Whether this is an object is checked by [`Self::object`].
     pub(crate) fn field<'p>(&'p self, name: &'p str) -> Reader<'p> {
         let value = self.value.and_then(Value::as_object).and_then(|entries| entries.get(name));

@@ -102,7 +102,8 @@ fn read_1_36(
     reader: &Reader<'_>,
     capacity: &BTreeMap<QualifiedName, DeviceCapacity>,
 ) -> Result<NodeAllocatable, FieldError> {
-    reader.object(&["allocationMultiplier", "capacityKey"])?;
+    const FIELDS: &[&str] = &["allocationMultiplier", "capacityKey"];
+    reader.object(FIELDS)?;
     let multiplier = positive(reader, "allocationMultiplier")?;
     let mapping = match (capacity_key(reader, capacity)?, multiplier) {
         (Some(key), multiplier) => {
@@ -110,7 +111,7 @@ fn read_1_36(
             NodeAllocatableMapping::Capacity { key, multiplier: multiplier.unwrap_or(one) }
         }
         (None, Some(multiplier)) => NodeAllocatableMapping::Device { multiplier },
-        (None, None) => return Err(invalid(reader, "allocationMultiplier or capacityKey must be set")),
+        (None, None) => return Err(reader.unset(FIELDS, "allocationMultiplier or capacityKey must be set")),
     };
     Ok(NodeAllocatable { mapping: Some(mapping), overhead: None })
 }
@@ -119,14 +120,15 @@ fn read_1_37(
     reader: &Reader<'_>,
     capacity: &BTreeMap<QualifiedName, DeviceCapacity>,
 ) -> Result<NodeAllocatable, FieldError> {
-    reader.object(&["mapping", "overhead"])?;
+    const FIELDS: &[&str] = &["mapping", "overhead"];
+    reader.object(FIELDS)?;
     let (mapping, overhead) = (reader.field("mapping"), reader.field("overhead"));
     let resource = NodeAllocatable {
         mapping: if mapping.is_present() { Some(read_mapping(&mapping, capacity)?) } else { None },
         overhead: if overhead.is_present() { Some(read_overhead(&overhead)?) } else { None },
     };
     if resource == NodeAllocatable::default() {
-        return Err(invalid(reader, "mapping or overhead must be set"));
+        return Err(reader.unset(FIELDS, "mapping or overhead must be set"));
     }
     Ok(resource)
 }
@@ -149,7 +151,8 @@ fn read_mapping(
 }
 
 fn read_overhead(reader: &Reader<'_>) -> Result<NodeAllocatableOverhead, FieldError> {
-    reader.object(&["perContainer", "perPod"])?;
+    const FIELDS: &[&str] = &["perContainer", "perPod"];
+    reader.object(FIELDS)?;
     let amount = |name: &'static str| {
         let field = reader.field(name);
         match field.quantity()? {
@@ -159,7 +162,7 @@ fn read_overhead(reader: &Reader<'_>) -> Result<NodeAllocatableOverhead, FieldEr
     };
     let overhead = NodeAllocatableOverhead { per_pod: amount("perPod")?, per_container: amount("perContainer")? };
     if overhead == NodeAllocatableOverhead::default() {
-        return Err(invalid(reader, "perPod or perContainer must be set"));
+        return Err(reader.unset(FIELDS, "perPod or perContainer must be set"));
     }
     Ok(overhead)
 }

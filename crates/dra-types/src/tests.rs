@@ -177,7 +177,7 @@ fn a_toleration_without_key_or_effect_covers_all_and_an_unknown_operator_none() 
 
 #[test]
 fn an_unknown_field_is_named_with_the_one_that_was_meant() {
-    let cpu = json!({"direct": {}, "overhead": {"perPodReference": "1"}});
+    let cpu = json!({"direct": {}, "overhead": {"perPod": "1", "perPodReference": "1"}});
     let device = json!({"name": "d", "atributes": {}, "colour": "red", "nodeAllocatableResources": {"cpu": cpu}});
     let read = ResourceSlice::from_json(&slice(json!({"driver": "d", "devices": [device]}))).unwrap();
     let found: Vec<String> = read.unsupported.iter().map(|field| field.construct.to_string()).collect();
@@ -190,12 +190,42 @@ fn an_unknown_field_is_named_with_the_one_that_was_meant() {
             "spec.devices[0].nodeAllocatableResources[cpu].overhead.perPodReference (did you mean perPod?)",
         ]
     );
-    let device = json!({"name": "d", "nodeAllocatableResourceMappings": {"cpu": {"direct": {}}}});
+    let device = json!({"name": "d", "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "k", "direct": {}}}, "capacity": {"k": {"value": "1"}}});
     let read = ResourceSlice::from_json(&slice(json!({"driver": "d", "devices": [device]}))).unwrap();
     assert_eq!(
         &*read.unsupported[0].construct,
         "spec.devices[0].nodeAllocatableResourceMappings[cpu].direct (did you mean mapping of nodeAllocatableResources?)"
     );
+}
+
+#[test]
+fn where_nothing_known_is_set_the_error_names_what_was_meant() {
+    for (device, expected) in [
+        (
+            json!({"nodeAllocatableResources": {"cpu": {"overhead": {"perPodReference": "1"}}}}),
+            "spec.devices[0].nodeAllocatableResources[cpu].overhead: perPod or perContainer must be set (did you mean \
+             perPod by perPodReference?)",
+        ),
+        (
+            json!({"nodeAllocatableResources": {"cpu": {"direct": {}}}}),
+            "spec.devices[0].nodeAllocatableResources[cpu]: mapping or overhead must be set (did you mean mapping by \
+             direct?)",
+        ),
+        (
+            json!({"nodeAllocatableResourceMappings": {"cpu": {"direct": {}}}}),
+            "spec.devices[0].nodeAllocatableResourceMappings[cpu]: allocationMultiplier or capacityKey must be set (did \
+             you mean mapping of nodeAllocatableResources by direct?)",
+        ),
+        (
+            json!({"nodeAllocatableResources": {"cpu": {"overhead": {"colour": "1"}}}}),
+            "spec.devices[0].nodeAllocatableResources[cpu].overhead: perPod or perContainer must be set",
+        ),
+    ] {
+        let mut device = device;
+        device["name"] = json!("d");
+        let refused = ResourceSlice::from_json(&slice(json!({"driver": "d", "devices": [device]}))).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
 }
 
 /// All rules that an object breaks, one a line.

@@ -267,6 +267,19 @@ spec:
 ---
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
+metadata:
+  name: made-of-it
+  namespace: shop
+  uid: uid-made
+  annotations: {resource.kubernetes.io/pod-claim-name: own}
+  ownerReferences: [{apiVersion: v1, kind: Pod, name: claims, uid: uid-claims, controller: true}]
+spec:
+  devices:
+    requests: [{name: first, firstAvailable: [{name: sub, deviceClassName: fast-gpu}]}]
+    constraints: [{requests: [first], matchAttribute: d.example.com/model}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
 metadata: {name: shared-one, namespace: shop, uid: uid-shared}
 spec: {devices: {requests: [{name: first, exactly: {deviceClassName: fast-gpu}}]}}
 status:
@@ -281,7 +294,9 @@ metadata: {name: claims, namespace: shop, uid: uid-claims}
 spec:
   containers: [{name: c, resources: {requests: {cpu: 100m}, claims: [{name: own}, {name: shared}]}}]
   resourceClaims: [{name: own, resourceClaimTemplateName: own-one}, {name: shared, resourceClaimName: shared-one}]
-status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}
+status:
+  conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]
+  resourceClaimStatuses: [{name: own, resourceClaimName: made-of-it}]
 "#;
 
 #[test]
@@ -294,7 +309,7 @@ fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
     assert!(open.contains("node-b: shop/claims\n"), "{open}");
     hide_names(&mut all, &BTreeSet::new());
     let text: String = all.iter().map(ToString::to_string).collect();
-    for name in ["shop", "fast-gpu", "own-one", "shared-one", "gpu-two", "pool-of-b", "slice-of-b"] {
+    for name in ["shop", "fast-gpu", "own-one", "made-of-it", "shared-one", "gpu-two", "pool-of-b", "slice-of-b"] {
         assert!(!text.contains(name), "{name} is in {text}");
     }
     let hidden = plan(&read(&all));

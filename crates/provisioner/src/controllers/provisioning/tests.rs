@@ -348,9 +348,15 @@ fn a_limit_that_others_used_up_since_the_plan_makes_it_stale() {
 
 /// Applies an object of `resource.k8s.io`.
 fn apply_device_object(store: &ClusterStore, kind: &str, name: &str, spec: &Value) {
+    apply_owned_device_object(store, kind, (name, &json!({})), spec);
+}
+
+/// Applies an object of `resource.k8s.io` with more metadata than a name.
+fn apply_owned_device_object(store: &ClusterStore, kind: &str, (name, more): (&str, &Value), spec: &Value) {
     let admitted = decode::devices::Admitted::ByServer;
-    let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": kind,
-        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}, "spec": spec});
+    let mut metadata = json!({"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"});
+    metadata.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
     let revision = RawObject::deserialize(&object).unwrap().revision();
     let is_new = match kind {
         "DeviceClass" => store.apply(decode::devices::device_class(&object, admitted).unwrap(), revision),
@@ -358,6 +364,7 @@ fn apply_device_object(store: &ClusterStore, kind: &str, name: &str, spec: &Valu
         "ResourceClaimTemplate" => {
             store.apply(decode::devices::resource_claim_template(&object, admitted).unwrap(), revision)
         }
+        "ResourceClaim" => store.apply(decode::devices::resource_claim(&object, admitted).unwrap(), revision),
         other => unreachable!("no test applies a {other}"),
     };
     assert!(is_new);
@@ -382,9 +389,16 @@ fn pods_with_claims_go_where_slices_of_the_store_give_them_devices() {
     let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
     apply_device_object(&store, "DeviceClass", "gpu", &json!({}));
     apply_device_object(&store, "ResourceClaimTemplate", "one", &json!({"spec": {"devices": {"requests": [request]}}}));
-    let (snapshot, plan, _) = planned(&store);
-    let why: Vec<String> = plan.refusals[0].reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect();
-    assert!(why[0].contains("3 without the devices it claims"), "{why:?}");
+    let why = |store: &ClusterStore| -> Vec<String> {
+        let (snapshot, plan, _) = planned(store);
+        plan.refusals[0].reasons.iter().map(|reason| reason.message(&snapshot.interner)).collect()
+    };
+    assert_eq!(why(&store), ["its ResourceClaim for \"c\" has not been made yet"]);
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gpu", "uid": "uid-gpu", "controller": true});
+    let made = json!({"annotations": {"resource.kubernetes.io/pod-claim-name": "c"}, "ownerReferences": [owner]});
+    let claim = json!({"devices": {"requests": [request]}});
+    apply_owned_device_object(&store, "ResourceClaim", ("made", &made), &claim);
+    assert!(why(&store)[0].contains("3 without the devices it claims"), "{:?}", why(&store));
 
     let slice = json!({"driver": "d.example.com", "allNodes": true, "devices": [{"name": "d"}],
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});

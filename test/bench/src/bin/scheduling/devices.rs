@@ -1,7 +1,7 @@
 //! Devices of a case: what nodes have, and what the pods that run there hold of it.
 //!
-//! A case says which ResourceSlices a node has and which ResourceClaimTemplates pods name. The claims of pods that run
-//! are made here; each holds the next devices of its node. That is a valid allocation where a node's devices are alike
+//! A case says which ResourceSlices a node has and which ResourceClaimTemplates pods name. The claims of pods are made
+//! here, as the claim controller does; each of a pod that runs holds the next devices of its node. That is a valid allocation where a node's devices are alike
 //! and requests ask for a number of them, as in all cases; anything else is an error.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -90,8 +90,8 @@ impl CaseDevices {
         Ok(())
     }
 
-    /// Makes the claims of a pod that runs on a node, and names them in its status.
-    pub(crate) fn hold(&mut self, pod: &mut Value, node: &str, free: &mut Free) -> Result<()> {
+    /// Makes the claims of a pod, and names them in its status. If it runs on a node, they hold devices there.
+    pub(crate) fn make_claims(&mut self, pod: &mut Value, mut on: Option<(&str, &mut Free)>) -> Result<()> {
         let entries = pod["spec"]["resourceClaims"].as_array().cloned().unwrap_or_default();
         let name = text(&pod["metadata"]["name"]);
         let mut statuses = Vec::new();
@@ -99,29 +99,19 @@ impl CaseDevices {
             let template = text(&entry["resourceClaimTemplateName"]);
             let spec =
                 self.templates.get(&template).with_context(|| format!("{name} names no template that is there"))?;
-            let mut results = Vec::new();
-            for request in spec["devices"]["requests"].as_array().into_iter().flatten() {
-                let count = request["exactly"]["count"].as_u64().context("a request for no number of devices")?;
-                for _ in 0..count {
-                    let [driver, pool, device] =
-                        free.pop_front().with_context(|| format!("{node} has too few devices"))?;
-                    results.push(json!({"request": request["name"], "driver": driver, "pool": pool, "device": device}));
-                }
-            }
-            ensure!(!results.is_empty(), "a claim of {name} asks for nothing");
             let claim = format!("{name}-{}", text(&entry["name"]));
-            let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
             let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": true});
-            let object = json!({
+            let mut object = json!({
                 "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
                 "metadata": {"name": claim, "namespace": NAMESPACE, "uid": claim, "ownerReferences": [owner],
                     "annotations": {"resource.kubernetes.io/pod-claim-name": entry["name"]}},
                 "spec": spec,
-                "status": {
-                    "allocation": {"devices": {"results": results},
-                        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}},
-                    "reservedFor": [{"resource": "pods", "name": name, "uid": name}]},
             });
+            if let Some((node, free)) = &mut on {
+                let allocation = next_devices(spec, node, free)?;
+                let consumer = json!({"resource": "pods", "name": name, "uid": name});
+                object["status"] = json!({"allocation": allocation, "reservedFor": [consumer]});
+            }
             let read =
                 readable(resource_claim(&object, Admitted::ByNobody(&self.compat, &AdminNamespaces::default())))?;
             self.objects.claims.insert(read.meta.name.clone(), Arc::new(read));
@@ -136,6 +126,23 @@ impl CaseDevices {
     pub(crate) fn into_cluster(self) -> ClusterDevices {
         ClusterDevices { compat: self.compat, objects: Arc::new(self.objects), pods: self.pods }
     }
+}
+
+/// What a claim that asks for numbers of devices gets of those that are free on a node.
+fn next_devices(spec: &Value, node: &str, free: &mut Free) -> Result<Value> {
+    let mut results = Vec::new();
+    for request in spec["devices"]["requests"].as_array().into_iter().flatten() {
+        let count = request["exactly"]["count"].as_u64().context("a request for no number of devices")?;
+        for _ in 0..count {
+            let [driver, pool, device] = free.pop_front().with_context(|| format!("{node} has too few devices"))?;
+            results.push(json!({"request": request["name"], "driver": driver, "pool": pool, "device": device}));
+        }
+    }
+    ensure!(!results.is_empty(), "a claim asks for nothing");
+    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    Ok(json!({
+        "devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }))
 }
 
 /// Takes out the claims that are reserved for a pod, as the cluster does once it is gone.
@@ -183,10 +190,10 @@ mod tests {
                 "status": {"phase": "Running"}})
         };
         let mut first = pod("first");
-        devices.hold(&mut first, "n", &mut free)?;
+        devices.make_claims(&mut first, Some(("n", &mut free)))?;
         devices.wants(&first)?;
         assert_eq!(first["status"]["resourceClaimStatuses"][0]["resourceClaimName"], "first-gpu");
-        let told = devices.hold(&mut pod("second"), "n", &mut free).map_err(|error| error.to_string());
+        let told = devices.make_claims(&mut pod("second"), Some(("n", &mut free))).map_err(|error| error.to_string());
         assert_eq!(told, Err("n has too few devices".to_owned()));
         let mut devices = devices.into_cluster();
         let claim = devices.objects.claims.values().next().cloned().context("no claim")?;

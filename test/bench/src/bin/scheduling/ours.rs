@@ -180,7 +180,7 @@ impl Input {
                     }
                     let mut free = devices.publish(&on_node.slices)?;
                     names.pods(&on_node.pods, &templates, Some(&name), |pod| {
-                        devices.hold(pod, &name, &mut free)?;
+                        devices.make_claims(pod, Some((&name, &mut free)))?;
                         devices.wants(pod)?;
                         cluster.bound.insert(&decoded(pod, context)?);
                         Ok(())
@@ -188,6 +188,7 @@ impl Input {
                 }
                 Line::Pods(counts) => {
                     names.pods(&counts, &templates, None, |pod| {
+                        devices.make_claims(pod, None)?;
                         devices.wants(pod)?;
                         cluster.pods.push(decoded(pod, context)?);
                         Ok(())
