@@ -1,8 +1,9 @@
 //! Devices of a case: what nodes have, and what the pods that run there hold of it.
 //!
 //! A case says which ResourceSlices a node has and which ResourceClaimTemplates pods name. The claims of pods are made
-//! here, as the claim controller does; each of a pod that runs holds the next devices of its node. That is a valid allocation where a node's devices are alike
-//! and requests ask for a number of them, as in all cases; anything else is an error.
+//! here, as the claim controller does; each of a pod that runs holds the next devices of its node. That is a valid
+//! allocation where a node's devices are alike and requests ask for a number of them, as in all cases; anything else is
+//! an error.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
