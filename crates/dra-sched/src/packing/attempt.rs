@@ -302,9 +302,11 @@ impl Attempt<'_> {
                         continue;
                     }
                 };
-            // Noted and not returned at once: upstream looks at the other claims first.
+            // Noted and not returned at once: upstream looks at the other claims first, and at what this one's devices
+            // cost if the node sees them.
             if !reaches {
                 wanted.elsewhere = wanted.elsewhere.or_else(|| Some(name()));
+                wanted.allocated.push((claim, allocation, users));
                 continue;
             }
             // Resources of the node (KEP-5517) are handed out to one pod, so a second user is refused.
