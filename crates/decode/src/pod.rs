@@ -75,6 +75,7 @@ fn decode(root: &Field<'_, '_>, context: &mut Context<'_>) -> Result<Pod, Proble
         resource_claim_names: resource_claim_names(&spec, &status)?,
         may_enter: tolerations::held_machines(&spec.field("tolerations")?)?,
         kubelet_plugins: plugins::decode(&spec.field("volumes")?)?,
+        resizing: requests::resizing(&spec, &status, context.interner)?,
         unreadable: None,
         shape: context.interner.shape(shape),
         name,

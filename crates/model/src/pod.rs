@@ -6,6 +6,7 @@
 
 mod affinity;
 mod host_port;
+mod resizing;
 mod shape;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::time::{DurationMs, Timestamp};
 
 pub use affinity::{NodeSelectorTerm, PodAffinity, PodAffinityTerm, UnusableTerm, Weighted};
 pub use host_port::{HostPort, Protocol};
+pub use resizing::Resizing;
 pub use shape::{
     NodeInclusionPolicy, PodResourceClaim, PodResourceClaimSource, PodShape, SchedulingGroup, SpreadSource,
     TopologySpreadConstraint, VolumeRef, WhenUnsatisfiable,
@@ -82,6 +84,8 @@ pub struct Pod {
     /// Names of plugin directories of its kubelet that it mounts, where it can register plugins (CSI, DRA); `None`
     /// where it can register none. No name is known where it mounts the directory of all plugins.
     pub kubelet_plugins: Option<Arc<[Arc<str>]>>,
+    /// What its kubelet says of its resources where that is not what it asks for.
+    pub resizing: Option<Arc<Resizing>>,
     /// Why its requests cannot be read, for a running pod; then its node counts as full.
     pub unreadable: Option<Arc<str>>,
     /// What decides where it may go.

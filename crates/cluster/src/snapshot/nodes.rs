@@ -6,7 +6,9 @@ use std::sync::Arc;
 use api::conditions::{self, node_claim as claim_conditions};
 use api::{NodeClaim, labels, taints as api_taints};
 use dra_sched::NodeDemand;
+use dra_types::KubernetesMinor;
 use model::node::ConditionStatus;
+use model::pod::Resizing;
 use model::{
     IdVec, Interner, NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, PodShape, Quantity, ResourceVec,
     Taint, collections::NameMap,
@@ -71,7 +73,9 @@ pub(super) fn nodes(
         let to_be = as_it_will_be(Arc::clone(&node));
         count(&to_be, &capacity, &mut usage);
         nodes.push(to_be);
-        if is_plain && Names::of(context.interner) == names {
+        // What is kept holds for any release.
+        let resizes = shared.is_some_and(|pods| pods.iter().any(|pod| pod.resizing.is_some()));
+        if is_plain && !resizes && Names::of(context.interner) == names {
             cache.nodes.keep(object, KnownNode { claim, pods: shared.cloned(), node, capacity });
         }
     }
@@ -420,7 +424,7 @@ impl<'c> PodsByNode<'c> {
         Self { cluster, pods, has_costs }
     }
 
-    /// Whether the pods of a node are those that are bound to it, as they are.
+    /// Whether the pods of a node are those that are bound to it, as they are but for what [`as_counted`] does.
     fn is_as_bound(&self, node: &NodeName) -> bool {
         !self.has_costs && !self.pods.contains_key(node)
     }
@@ -428,26 +432,39 @@ impl<'c> PodsByNode<'c> {
     /// Those that have not ended, by name.
     fn take(&mut self, node: &NodeName, names: &Interner) -> Arc<Vec<Arc<Pod>>> {
         let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal();
+        let changes = |pod: &Arc<Pod>| has_ended(pod) || resizing(pod, self.cluster).is_some();
         if self.is_as_bound(node)
-            && let Some(shared) = self.cluster.bound.shared(node).filter(|pods| !pods.iter().any(has_ended))
+            && let Some(shared) = self.cluster.bound.shared(node).filter(|pods| !pods.iter().any(changes))
         {
             return Arc::clone(shared);
         }
         let bound = self.cluster.bound.on(node).iter();
         let all = bound.chain(self.pods.remove(node).into_iter().flatten()).filter(|pod| !has_ended(pod));
-        let mut pods: Vec<_> = all.map(|pod| with_device_costs(pod, self.cluster, names)).collect();
+        let mut pods: Vec<_> = all.map(|pod| as_counted(pod, self.cluster, names)).collect();
         pods.sort_by(|a, b| a.name.cmp(&b.name));
         Arc::new(pods)
     }
 }
 
-/// The pod with what its devices cost of the node among its requests, as kube-scheduler counts a pod whose status says
-/// it.
-fn with_device_costs(pod: &Arc<Pod>, cluster: &Cluster, names: &Interner) -> Arc<Pod> {
+/// The pod with the requests that kube-scheduler counts it with on its node: with what its devices cost of the node, as
+/// its status says it, and from 1.37 on by the sums that its kubelet tells.
+fn as_counted(pod: &Arc<Pod>, cluster: &Cluster, names: &Interner) -> Arc<Pod> {
     let devices = cluster.devices.pods.get(&pod.uid).filter(|devices| !devices.device_costs.is_empty());
     let costs = devices.and_then(|devices| device_costs(devices, &NodeDemand(devices.device_costs.clone()), names));
-    let Some(costs) = costs else { return Arc::clone(pod) };
-    let mut shape = PodShape::clone(&pod.shape);
-    shape.requests.saturating_add_assign(&costs);
+    let requests = match (resizing(pod, cluster), costs) {
+        (None, None) => return Arc::clone(pod),
+        (None, Some(costs)) => {
+            let mut requests = pod.shape.requests.clone();
+            requests.saturating_add_assign(&costs);
+            requests
+        }
+        (Some(resizing), costs) => resizing.requests(&costs.unwrap_or_default()),
+    };
+    let shape = PodShape { requests, ..PodShape::clone(&pod.shape) };
     Arc::new(Pod { shape: Arc::new(shape), ..Pod::clone(pod) })
+}
+
+/// What the kubelet says of the pod's resources, where the release counts by it.
+fn resizing<'p>(pod: &'p Pod, cluster: &Cluster) -> Option<&'p Resizing> {
+    pod.resizing.as_deref().filter(|_| cluster.devices.compat.kubernetes >= KubernetesMinor::V1_37)
 }

@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 
+use dra_types::{Compat, KubernetesMinor};
 use expect_test::{Expect, expect};
 use model::ResourceId;
 use scheduling::snapshot::NodeLabels;
@@ -291,6 +292,36 @@ fn what_the_devices_of_a_bound_pod_cost_counts_among_its_requests() {
     let requests: Vec<i64> =
         snapshot.nodes.iter().flat_map(|node| &node.pods).map(|pod| pod.shape.requests.get(ResourceId::CPU)).collect();
     assert_eq!(requests, [3500]);
+}
+
+#[test]
+fn a_pod_that_is_being_resized_counts_by_container_before_1_37_and_by_sums_from_then_on() {
+    let container = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
+    let said = |name: &str, cpu: &str| json!({"name": name, "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}});
+    // One grows and one shrinks; what a device costs is in force and not among what is set aside by container.
+    let costs = json!([{"resourceClaimName": "c", "mapping": [{"name": "cpu", "quantity": "4"}]}]);
+    let statuses = json!([said("grows", "1"), said("shrinks", "2")]);
+    for (release, costs, expected) in [
+        (KubernetesMinor::V1_36, json!([]), 5000),
+        (KubernetesMinor::V1_37, json!([]), 4000),
+        (KubernetesMinor::V1_36, costs.clone(), 9000),
+        (KubernetesMinor::V1_37, costs, 8000),
+    ] {
+        let status = json!({"containerStatuses": statuses, "nodeAllocatableResourceClaimStatuses": costs});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"nodeName": "n", "containers": [container("grows", "3"), container("shrinks", "1")]},
+            "status": status});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+        let (mut cluster, interner) = cluster(&format!("{node}\n---\n{pod}"));
+        cluster.devices.compat = Compat::new(release);
+        let read = dra_types::Pod::from_json(&pod).unwrap();
+        cluster.devices.pods.insert(read.meta.uid.clone(), Arc::new(read));
+        let (snapshot, errors) = snapshot(cluster, interner, &ProviderLabels::default());
+        assert!(errors.is_empty());
+        let pods = snapshot.nodes.iter().flat_map(|node| &node.pods);
+        let requests: Vec<i64> = pods.map(|pod| pod.shape.requests.get(ResourceId::CPU)).collect();
+        assert_eq!(requests, [expected], "{release}");
+    }
 }
 
 #[test]

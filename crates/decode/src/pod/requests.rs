@@ -1,12 +1,15 @@
 //! What a pod asks of a node, by the rules of `PodRequests` in `k8s.io/component-helpers/resource` 1.36 as
 //! kube-scheduler calls it: containers are summed, init containers need their maximum on top of the restartable ones
 //! started before them, resources of the whole pod replace the sum, resizes in progress count with the largest of what
-//! is asked, allocated and in force, and the pod's overhead comes on top.
+//! is asked, allocated and in force, and the pod's overhead comes on top. From 1.37 on the largest is taken of sums, not
+//! for each container; what these sums are is kept beside ([`Resizing`]), since a pod is read before the release is known.
 //!
 //! Beside that, what the API server's defaulting does: a limit without a request is a request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use model::pod::Resizing;
 use model::{Interner, ResourceId, ResourceVec};
 
 use crate::error::Problem;
@@ -20,32 +23,118 @@ pub(super) fn decode(
     interner: &mut Interner,
 ) -> Result<ResourceVec, Problem> {
     let statuses = Statuses::decode(status)?;
-    let mut requests = of_containers(spec, &statuses)?;
-    replace_by_pod_level(spec, status, &statuses, &mut requests)?;
-    requests.add(&ResourceList::decode(&spec.field("overhead")?)?);
-    let mut vec = requests.to_vec(spec, interner)?;
+    let mut requests = sum_up(spec, |container, own| match container.start {
+        Start::Alone => own,
+        Start::WithOthers => statuses.effective(container.name, own),
+    })?;
+    if let Some(mut whole) = of_whole_pod(spec, &requests)? {
+        let given: Vec<_> = whole.names().filter(|name| is_supported_for_whole_pods(name)).collect();
+        let actual = status.field("resources")?;
+        if !actual.is_absent() {
+            let actuated = ResourceList::decode(&actual.field("requests")?)?;
+            let allocated = ResourceList::decode(&status.field("allocatedResources")?)?;
+            whole = statuses.largest(whole, &actuated, &allocated);
+        }
+        for name in given {
+            requests.copy_entry(name, &whole);
+        }
+    }
+    in_whole_units(requests, spec, interner)
+}
+
+/// What the kubelet says of the pod's resources, by the rules of 1.37; `None` where that is what the pod asks for.
+pub(super) fn resizing(
+    spec: &Field<'_, '_>,
+    status: &Field<'_, '_>,
+    interner: &mut Interner,
+) -> Result<Option<Arc<Resizing>>, Problem> {
+    let statuses = Statuses::decode(status)?;
+    let (allocated, actual) = (status.field("allocatedResources")?, status.field("resources")?);
+    if statuses.containers.is_empty() && allocated.is_absent() && actual.is_absent() {
+        return Ok(None);
+    }
+    let in_force = actual.field("requests")?;
+    let mut asked = sum_up(spec, |_, own| own)?;
+    let whole = of_whole_pod(spec, &asked)?;
+    // A kubelet that tells both of the pod as a whole has the sums, and what devices cost in them.
+    let has_sums = !allocated.is_absent() && !in_force.is_absent();
+    let (mut set_aside, mut actuated) = if has_sums {
+        (ResourceList::decode(&allocated)?, ResourceList::decode(&in_force)?)
+    } else {
+        let set_aside = sum_up(spec, |container, own| statuses.allocated(container.name, own))?;
+        (set_aside, sum_up(spec, |container, own| statuses.actuated(container.name, own))?)
+    };
+    if let Some(mut whole) = whole {
+        if !actual.is_absent() {
+            whole = statuses.largest(whole, &ResourceList::decode(&in_force)?, &ResourceList::decode(&allocated)?);
+        }
+        for name in whole.names().filter(|name| is_supported_for_whole_pods(name)) {
+            for sum in [&mut asked, &mut set_aside, &mut actuated] {
+                sum.copy_entry(name, &whole);
+            }
+        }
+    }
+    if set_aside == asked && actuated == asked {
+        return Ok(None);
+    }
+    let asked = (!statuses.resize_is_infeasible).then(|| in_whole_units(asked, spec, interner)).transpose()?;
+    Ok(Some(Arc::new(Resizing {
+        asked,
+        allocated: in_whole_units(set_aside, spec, interner)?,
+        in_force: in_whole_units(actuated, spec, interner)?,
+        allocated_has_devices: has_sums,
+    })))
+}
+
+/// A sum over containers as the planner counts it, with the pod itself and its overhead.
+fn in_whole_units<'v>(
+    mut sum: ResourceList<'v>,
+    spec: &Field<'v, '_>,
+    interner: &mut Interner,
+) -> Result<ResourceVec, Problem> {
+    sum.add(&ResourceList::decode(&spec.field("overhead")?)?);
+    let mut vec = sum.to_vec(spec, interner)?;
     vec.set(ResourceId::PODS, 1);
     Ok(vec)
 }
 
-fn of_containers<'v>(spec: &Field<'v, '_>, statuses: &Statuses<'v>) -> Result<ResourceList<'v>, Problem> {
+/// A container of which it is asked what it counts with.
+struct Container<'v> {
+    name: &'v str,
+    start: Start,
+}
+
+#[derive(Clone, Copy)]
+enum Start {
+    /// An init container that ends before the next one starts.
+    Alone,
+    /// One that runs beside others.
+    WithOthers,
+}
+
+/// What a pod's containers need together; `counts` says what each counts with, given what it asks for.
+fn sum_up<'v>(
+    spec: &Field<'v, '_>,
+    counts: impl Fn(Container<'v>, ResourceList<'v>) -> ResourceList<'v>,
+) -> Result<ResourceList<'v>, Problem> {
+    let amount = |container: &Field<'v, '_>, start| -> Result<ResourceList<'v>, Problem> {
+        let name = container.field("name")?.str_or_empty()?;
+        Ok(counts(Container { name, start }, with_defaults(container)?))
+    };
     let mut running = ResourceList::default();
     for container in spec.field("containers")?.items()? {
-        let name = container.field("name")?.str_or_empty()?;
-        running.add(&statuses.effective(name, with_defaults(&container)?));
+        running.add(&amount(&container, Start::WithOthers)?);
     }
     let mut restartable = ResourceList::default();
     let mut starting = ResourceList::default();
     for container in spec.field("initContainers")?.items()? {
-        let own = with_defaults(&container)?;
         if container.field("restartPolicy")?.str()? == Some("Always") {
-            let name = container.field("name")?.str_or_empty()?;
-            let own = statuses.effective(name, own);
+            let own = amount(&container, Start::WithOthers)?;
             running.add(&own);
             restartable.add(&own);
             starting.max(&restartable);
         } else {
-            let mut own = own;
+            let mut own = amount(&container, Start::Alone)?;
             own.add(&restartable);
             starting.max(&own);
         }
@@ -62,38 +151,24 @@ fn with_defaults<'v>(container: &Field<'v, '_>) -> Result<ResourceList<'v>, Prob
     Ok(requests)
 }
 
-/// Resources of the pod as a whole take the place of the sum over its containers. Only CPU, memory and huge pages can
-/// be given there.
-fn replace_by_pod_level<'v>(
+/// Resources of the pod as a whole, which take the place of the sum over its containers; `None` if there are none that
+/// do. Only CPU, memory and huge pages can be given there.
+fn of_whole_pod<'v>(
     spec: &Field<'v, '_>,
-    status: &Field<'v, '_>,
-    statuses: &Statuses<'v>,
-    requests: &mut ResourceList<'v>,
-) -> Result<(), Problem> {
+    of_containers: &ResourceList<'v>,
+) -> Result<Option<ResourceList<'v>>, Problem> {
     let resources = spec.field("resources")?;
     let mut whole = ResourceList::decode(&resources.field("requests")?)?;
     let limits = ResourceList::decode(&resources.field("limits")?)?;
     // Defaulting: what the containers ask for, else the limit of the whole.
     let mut defaults = ResourceList::default();
     for name in limits.names() {
-        defaults.copy_entry(name, requests);
+        defaults.copy_entry(name, of_containers);
     }
     defaults.default_to(&limits);
     whole.default_to(&defaults);
-    let given: Vec<_> = whole.names().filter(|name| is_supported_for_whole_pods(name)).collect();
-    if given.is_empty() {
-        return Ok(());
-    }
-    let actual = status.field("resources")?;
-    if !actual.is_absent() {
-        let actuated = ResourceList::decode(&actual.field("requests")?)?;
-        let allocated = ResourceList::decode(&status.field("allocatedResources")?)?;
-        whole = statuses.largest(whole, &actuated, &allocated);
-    }
-    for name in given {
-        requests.copy_entry(name, &whole);
-    }
-    Ok(())
+    let replaces = whole.names().any(is_supported_for_whole_pods);
+    Ok(replaces.then_some(whole))
 }
 
 fn is_supported_for_whole_pods(name: &str) -> bool {
@@ -102,23 +177,37 @@ fn is_supported_for_whole_pods(name: &str) -> bool {
 
 /// What the kubelet says of a pod's containers while their resources change.
 struct Statuses<'v> {
-    /// By container: requests in force, and allocated ones.
-    containers: BTreeMap<&'v str, (ResourceList<'v>, ResourceList<'v>)>,
+    /// By container, those of which it says something.
+    containers: BTreeMap<&'v str, Said<'v>>,
     resize_is_infeasible: bool,
+}
+
+/// What the kubelet says of a container.
+struct Said<'v> {
+    has_resources: bool,
+    in_force: Option<ResourceList<'v>>,
+    allocated: Option<ResourceList<'v>>,
 }
 
 impl<'v> Statuses<'v> {
     fn decode(status: &Field<'v, '_>) -> Result<Self, Problem> {
+        let present = |field: &Field<'v, '_>| match field.is_absent() {
+            true => Ok(None),
+            false => ResourceList::decode(field).map(Some),
+        };
         let mut containers = BTreeMap::new();
-        for list in ["containerStatuses", "initContainerStatuses"] {
+        // Of a name in both lists the first counts, of one twice in a list too.
+        for list in ["initContainerStatuses", "containerStatuses"] {
             for container in status.field(list)?.items()? {
                 let resources = container.field("resources")?;
-                if resources.is_absent() {
-                    continue;
+                let said = Said {
+                    has_resources: !resources.is_absent(),
+                    in_force: present(&resources.field("requests")?)?,
+                    allocated: present(&container.field("allocatedResources")?)?,
+                };
+                if said.has_resources || said.allocated.is_some() {
+                    containers.insert(container.field("name")?.str_or_empty()?, said);
                 }
-                let in_force = ResourceList::decode(&resources.field("requests")?)?;
-                let allocated = ResourceList::decode(&container.field("allocatedResources")?)?;
-                containers.insert(container.field("name")?.str_or_empty()?, (in_force, allocated));
             }
         }
         let mut resize_is_infeasible = false;
@@ -131,11 +220,25 @@ impl<'v> Statuses<'v> {
         Ok(Self { containers, resize_is_infeasible })
     }
 
+    /// What 1.36 counts a container with.
     fn effective(&self, container: &str, asked: ResourceList<'v>) -> ResourceList<'v> {
-        match self.containers.get(container) {
+        let nothing = ResourceList::default();
+        match self.containers.get(container).filter(|said| said.has_resources) {
             None => asked,
-            Some((in_force, allocated)) => self.largest(asked, in_force, allocated),
+            Some(Said { in_force, allocated, .. }) => {
+                self.largest(asked, in_force.as_ref().unwrap_or(&nothing), allocated.as_ref().unwrap_or(&nothing))
+            }
         }
+    }
+
+    fn allocated(&self, container: &str, asked: ResourceList<'v>) -> ResourceList<'v> {
+        let said = self.containers.get(container).and_then(|said| said.allocated.clone());
+        said.unwrap_or_else(|| self.largest(asked, &ResourceList::default(), &ResourceList::default()))
+    }
+
+    fn actuated(&self, container: &str, asked: ResourceList<'v>) -> ResourceList<'v> {
+        let said = self.containers.get(container).and_then(|said| said.in_force.clone());
+        said.unwrap_or_else(|| self.allocated(container, asked))
     }
 
     /// A resize that can't be done on this node does not count.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use model::pod::{PodResourceClaimSource, UnusableTerm, VolumeRef};
-use model::{Interner, LabelSelector, Labels};
+use model::{Interner, LabelSelector, Labels, ResourceId, ResourceVec};
 use serde_json::{Value, json};
 
 use super::*;
@@ -116,6 +116,53 @@ fn a_resize_counts_with_the_largest_of_asked_allocated_and_in_force() {
     assert_eq!(with_status(json!([])), "cpu: 2, memory: 3Gi, pods: 1");
     let infeasible = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
     assert_eq!(with_status(infeasible), "cpu: 1, memory: 3Gi, pods: 1");
+}
+
+#[test]
+fn what_the_kubelet_says_is_kept_as_sums_where_it_differs_from_what_is_asked() {
+    let said = |name: &str, allocated: Value, in_force: Value| json!({"name": name, "allocatedResources": allocated, "resources": {"requests": in_force}});
+    let (two, one) = (json!({"cpu": "2"}), json!({"cpu": "1"}));
+    let infeasible = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
+    let both = [said("a", two.clone(), one.clone()), said("b", one.clone(), one.clone())];
+    for (status, whole, expected) in [
+        (json!({}), json!({}), None),
+        (
+            json!({"containerStatuses": [said("a", two.clone(), two.clone()), said("b", two.clone(), two.clone())]}),
+            json!({}),
+            None,
+        ),
+        (json!({"containerStatuses": both}), json!({}), Some("Some(4100) 3100 2100 false")),
+        // Of a container without a status what it asks for counts, unless that cannot be given.
+        (json!({"containerStatuses": both[..1]}), json!({}), Some("Some(4100) 4100 3100 false")),
+        (json!({"containerStatuses": both[..1], "conditions": infeasible}), json!({}), Some("None 2100 1100 false")),
+        // The pod as a whole.
+        (
+            json!({"containerStatuses": both, "allocatedResources": {"cpu": "6"}, "resources": {"requests": {"cpu": "7"}}}),
+            json!({}),
+            Some("Some(4100) 6100 7100 true"),
+        ),
+        // What is asked for the whole pod takes the place of all sums.
+        (json!({"containerStatuses": both}), json!({"requests": {"cpu": "9"}}), None),
+        (
+            json!({"allocatedResources": {"cpu": "6"}, "resources": {"requests": {"cpu": "10"}}}),
+            json!({"requests": {"cpu": "9"}}),
+            None,
+        ),
+    ] {
+        let mut pod = object("overhead: {cpu: 100m}");
+        let containers = ["a", "b"].map(|name| json!({"name": name, "resources": {"requests": {"cpu": "2"}}}));
+        pod["spec"]["containers"] = json!(containers);
+        pod["spec"]["resources"] = whole;
+        pod["status"] = status;
+        let (read, _) = decoded(&pod);
+        let cpu = |vec: &ResourceVec| vec.get(ResourceId::CPU);
+        let shown = read.unwrap().resizing.map(|sums| {
+            let (asked, allocated, in_force) =
+                (sums.asked.as_ref().map(cpu), cpu(&sums.allocated), cpu(&sums.in_force));
+            format!("{asked:?} {allocated} {in_force} {}", sums.allocated_has_devices)
+        });
+        assert_eq!(shown.as_deref(), expected, "{pod}");
+    }
 }
 
 #[test]

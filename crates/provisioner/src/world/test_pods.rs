@@ -33,6 +33,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
         kubelet_plugins: None,
+        resizing: None,
         unreadable: None,
         shape: Arc::new(PodShape::default()),
     }

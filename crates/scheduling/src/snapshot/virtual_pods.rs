@@ -67,6 +67,7 @@ fn virtual_pod(buffer: &Buffer, index: u32, shape: &Arc<PodShape>) -> Pod {
         resource_claim_names: Vec::new(),
         may_enter: Vec::new(),
         kubelet_plugins: None,
+        resizing: None,
         unreadable: None,
         shape: Arc::clone(shape),
     }
