@@ -104,8 +104,9 @@ define_gates! {
     DeviceTaintRules = "DRADeviceTaintRules", known since 35, default Some(37);
     /// Devices shared by capacity, `distinctAttribute` (KEP-5075).
     ConsumableCapacity = "DRAConsumableCapacity", known since 34, default Some(36);
-    /// Fractional numbers in capacity ranges (KEP-5075).
-    FractionalCapacityRange = "DRAFractionalCapacityRange", known since 37, default Some(37);
+    /// Fractional numbers in capacity ranges (KEP-5075). In 1.37 only on by itself where the cluster need not be
+    /// compatible with 1.36 any more (`--min-compatibility-version`), which is not the default.
+    FractionalCapacityRange = "DRAFractionalCapacityRange", known since 37, default Some(38);
     /// Conditions waited for before a pod is bound (KEP-5007).
     DeviceBindingConditions = "DRADeviceBindingConditions", known since 34, default Some(36);
     /// Extended resources served by DRA (KEP-5004).

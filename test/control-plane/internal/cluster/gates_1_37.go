@@ -9,6 +9,7 @@ var offByDefault = []string{
 	"CompositePodGroup",
 	"DRADerivedAttributes",
 	"DRADeviceCompatibilityGroups",
+	"DRAFractionalCapacityRange",
 	"DRAListTypeAttributes",
 	"DRANodeAllocatableResources",
 	"DRAOptionalNodeOperations",

@@ -45,6 +45,11 @@ impl<'a> Stage<'a> {
     /// out.
     pub(super) async fn set_up(&self) -> Result<Vec<String>> {
         self.create(&self.scenario.namespace).await?;
+        // A slice whose devices cost something of a node is only taken while the node is there.
+        let is_node = |object: &&Value| object["kind"] == "Node";
+        for node in self.scenario.at_start().filter(is_node) {
+            self.create(node).await?;
+        }
         let mut reasons = served::not_served(&self.client, self.scenario).await?;
         if self.list("resource.k8s.io", &self.scenario.read, "ResourceSlice", None).await?.is_none() {
             reasons.push(format!("resource.k8s.io/{} is not served", self.scenario.read));
@@ -53,7 +58,7 @@ impl<'a> Stage<'a> {
             ensure!(!self.is_served, "the matrix says that this is served, but: {}", reasons.join("; "));
             return Ok(reasons);
         }
-        for object in self.scenario.at_start() {
+        for object in self.scenario.at_start().filter(|object| !is_node(object)) {
             self.create(object).await?;
         }
         for node in self.scenario.nodes() {
