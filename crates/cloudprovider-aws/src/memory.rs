@@ -12,6 +12,7 @@
 
 mod buckets;
 mod calls;
+mod content;
 mod controls;
 mod faults;
 mod filters;
@@ -21,6 +22,8 @@ mod machines;
 #[cfg(feature = "provider")]
 mod objects;
 mod others;
+#[cfg(feature = "stand-in")]
+pub mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,9 +31,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::{DurationMs, Timestamp};
 
 use self::buckets::Buckets;
+use self::content::Content;
 use self::fleet::{Fleet, Pool};
 use self::machines::Record;
-use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::Tags;
 use crate::pricing::Prices;
 use crate::service::ec2::{
@@ -77,7 +80,7 @@ struct Tagged<T> {
 #[derive(Debug, Clone)]
 struct Template {
     existing: ExistingTemplate,
-    content: LaunchTemplate,
+    content: Content,
     shown_from: Timestamp,
 }
 

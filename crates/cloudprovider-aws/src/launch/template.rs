@@ -76,7 +76,7 @@ pub struct TemplateInput<'a> {
 }
 
 /// Where machines are placed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Whether they share their host with other accounts: `default` or `dedicated`.
     pub tenancy: Option<String>,

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use model::Timestamp;
 
+use super::content::Content;
 use super::filters::{Found, found};
-use super::{Cloud, Lag, State, Tagged, Template, error, fleet};
+use super::{Cloud, Lag, State, Tagged, error, fleet};
 use crate::launch::fleet::FleetRequest;
 use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::Tags;
@@ -254,19 +255,7 @@ impl Ec2 for Cloud {
     }
 
     async fn create_launch_template(&self, name: &str, template: &LaunchTemplate) -> Result<(), Error> {
-        const CALL: &str = "ec2:CreateLaunchTemplate";
-        self.call(CALL, 0, |state, now| {
-            if state.templates.contains_key(name) {
-                let message = format!("Launch template name already in use: {name}");
-                return Err(error(CALL, "InvalidLaunchTemplateName.AlreadyExistsException", message));
-            }
-            let id = format!("lt-{:017x}", state.next_number());
-            let shown_from = now.saturating_add(state.lag(Lag::Template));
-            let existing = ExistingTemplate { id, name: name.to_owned(), tags: template.tags.clone() };
-            state.templates.insert(name.to_owned(), Template { existing, content: template.clone(), shown_from });
-            Ok(())
-        })
-        .await
+        self.make_template(name, Content::of(template)).await
     }
 
     async fn delete_launch_template(&self, id: &str) -> Result<(), Error> {

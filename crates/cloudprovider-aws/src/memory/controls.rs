@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cloudprovider::{CapacityType, OfferingKey};
 use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
 use serde_json::json;
@@ -211,6 +213,13 @@ impl Cloud {
         self.state().faults = faults;
     }
 
+    /// Puts a message into the queue.
+    pub fn send(&self, body: &str) {
+        let state = &mut *self.state();
+        let receipt = format!("message-{}", state.next_number());
+        state.messages.push_back(Message { receipt, body: body.to_owned() });
+    }
+
     /// Takes a spot machine back: the queue has the warning at once, the machine ends two minutes later.
     pub fn reclaim(&self, id: &str) {
         let now = self.now();
@@ -255,6 +264,12 @@ impl Cloud {
         let now = self.now();
         let state = self.state();
         state.machines.values().filter(|record| record.is_alive(now)).map(|record| record.truth(now)).collect()
+    }
+
+    /// What a machine is told when it boots, decoded.
+    pub fn user_data(&self, id: &str) -> Option<String> {
+        let encoded = self.state().machines.get(id)?.user_data.clone();
+        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
     }
 
     /// How many machines were launched.

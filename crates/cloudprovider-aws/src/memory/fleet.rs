@@ -4,10 +4,11 @@ use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
 
 use cloudprovider::CapacityType;
 
+use super::content::Content;
 use super::machines::{Lags, Record};
 use super::{Lag, State, error};
 use crate::launch::fleet::{Choice, FleetRequest, Override, Purchase};
-use crate::launch::template::{LaunchTemplate, Market};
+use crate::launch::template::Market;
 use crate::service::Error;
 use crate::service::ec2::{FleetAnswer, FleetError, FleetMachines, Machine, MachineState};
 
@@ -35,7 +36,7 @@ pub(super) struct Fleet {
 /// Something that a request allows.
 struct Allowed<'a> {
     template_name: &'a str,
-    template: LaunchTemplate,
+    template: Content,
     machine: &'a Override,
     /// What orders it among others; the least goes first.
     order: (bool, PriceNanoUsdPerHour),
@@ -190,9 +191,6 @@ fn add(state: &mut State, request: &FleetRequest, allowed: &Allowed<'_>, now: Ti
             }
         }
     }
-    let is_efa = |kind: Option<&str>| kind.is_some_and(|kind| kind.starts_with("efa"));
-    let efas = template.network_interfaces.iter().filter(|it| is_efa(it.interface_type)).count();
-    let groups = template.network_interfaces.first().map(|it| it.security_groups.clone());
     let launched = Machine {
         id: id.clone(),
         state: MachineState::Pending,
@@ -200,17 +198,17 @@ fn add(state: &mut State, request: &FleetRequest, allowed: &Allowed<'_>, now: Ti
         zone: machine.zone.clone(),
         image_id: machine.image_id.clone(),
         subnet_id: machine.subnet_id.clone(),
-        security_group_ids: groups.unwrap_or_default(),
+        security_group_ids: template.security_groups.clone(),
         launched_at: now,
         is_spot: template.market == Market::Spot,
         capacity_reservation_id: reservation.map(str::to_owned),
         placement_group_id: template.placement.group_id.clone(),
         partition: template.placement.partition,
-        efa_count: u32::try_from(efas).unwrap_or(u32::MAX),
+        efa_count: template.efa_count,
         tags: request.tags.clone(),
     };
     let lags = Lags { launch: state.lag(Lag::Launch), state: state.lag(Lag::State), tags: state.lag(Lag::Tags) };
-    state.machines.insert(id.clone(), Record::launched(launched, lags));
+    state.machines.insert(id.clone(), Record::launched(launched, template.user_data.clone(), lags));
     id
 }
 

@@ -17,6 +17,8 @@ const REMEMBERED: DurationMs = DurationMs::from_seconds(3600);
 pub(super) struct Record {
     /// What does not change. Its state and tags are those of the launch.
     machine: Machine,
+    /// What it is told when it boots, encoded.
+    pub(super) user_data: String,
     /// From when on it is told of.
     shown_from: Timestamp,
     /// Its states, and from when on each is so; in order.
@@ -42,7 +44,7 @@ pub(super) struct Lags {
 }
 
 impl Record {
-    pub(super) fn launched(machine: Machine, lags: Lags) -> Self {
+    pub(super) fn launched(machine: Machine, user_data: String, lags: Lags) -> Self {
         let at = machine.launched_at;
         Self {
             shown_from: at.saturating_add(lags.launch),
@@ -50,6 +52,7 @@ impl Record {
             state_lag: lags.state,
             tags: vec![(at.saturating_add(lags.tags), machine.tags.clone())],
             machine,
+            user_data,
             impaired_since: None,
             host_impaired_since: None,
             events: Vec::new(),

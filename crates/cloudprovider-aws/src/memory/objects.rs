@@ -168,6 +168,13 @@ impl Cluster for Objects {
         Ok(())
     }
 
+    /// None has a finalizer here.
+    async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure> {
+        let uid = claim.metadata.uid.clone().unwrap_or_default();
+        self.call(|state| drop(state.claims.remove(&uid))).await;
+        Ok(())
+    }
+
     async fn read(&self, name: &str) -> Result<Option<Document>, Failure> {
         Ok(self.call(|state| state.documents.get(name).cloned()).await)
     }

@@ -3,7 +3,7 @@ use model::PriceNanoUsdPerHour;
 
 use super::*;
 use crate::launch::fleet::{Choice, FleetRequest, Override, Purchase, TemplateConfig};
-use crate::launch::template::{Market, Placement};
+use crate::launch::template::{LaunchTemplate, Market, Placement};
 use crate::node_class::spec::MetadataOptions;
 use crate::service::ec2::{Ec2, Filter, MachineState, Query};
 use crate::service::{Iam, Sqs};

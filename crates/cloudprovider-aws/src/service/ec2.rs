@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use model::{PriceNanoUsdPerHour, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::Error;
 use crate::launch::fleet::FleetRequest;
@@ -10,7 +11,7 @@ use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 
 /// What is asked for: by id, by filters, or both.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Query {
     /// Ids; any where empty.
     pub ids: Vec<String>,
@@ -19,7 +20,7 @@ pub struct Query {
 }
 
 /// A filter: one of the values must fit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Filter {
     /// What is looked at.
     pub name: String,
@@ -35,7 +36,7 @@ impl Filter {
 }
 
 /// A subnet.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// Its id.
     pub id: String,
@@ -48,7 +49,7 @@ pub struct Subnet {
 }
 
 /// A security group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecurityGroup {
     /// Its id.
     pub id: String,
@@ -57,7 +58,7 @@ pub struct SecurityGroup {
 }
 
 /// An image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// Its id.
     pub id: String,
@@ -72,7 +73,7 @@ pub struct Image {
 }
 
 /// A capacity reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapacityReservation {
     /// Its id.
     pub id: String,
@@ -95,7 +96,7 @@ pub struct CapacityReservation {
 }
 
 /// A placement group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementGroup {
     /// Its id.
     pub id: String,
@@ -108,7 +109,7 @@ pub struct PlacementGroup {
 }
 
 /// That a type can be had in a zone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TypeInZone {
     /// The type.
     pub instance_type: String,
@@ -117,7 +118,7 @@ pub struct TypeInZone {
 }
 
 /// What spare capacity costs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpotPrice {
     /// The type.
     pub instance_type: String,
@@ -128,7 +129,7 @@ pub struct SpotPrice {
 }
 
 /// What a request for a fleet led to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetAnswer {
     /// The fleet's id.
     pub fleet_id: Option<String>,
@@ -139,7 +140,7 @@ pub struct FleetAnswer {
 }
 
 /// Machines of one kind in the answer to a request for a fleet.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetMachines {
     /// Their ids.
     pub ids: Vec<String>,
@@ -154,7 +155,7 @@ pub struct FleetMachines {
 }
 
 /// Why one kind of machine could not be had.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetError {
     /// The code.
     pub code: String,
@@ -171,7 +172,7 @@ pub struct FleetError {
 }
 
 /// A machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its id.
     pub id: String,
@@ -204,7 +205,7 @@ pub struct Machine {
 }
 
 /// What a machine does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MachineState {
     /// It comes up.
     Pending,
@@ -221,7 +222,7 @@ pub enum MachineState {
 }
 
 /// That EC2 finds fault with a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineStatus {
     /// The machine's id.
     pub id: String,
@@ -234,7 +235,7 @@ pub struct MachineStatus {
 }
 
 /// A launch template that is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingTemplate {
     /// Its id.
     pub id: String,

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use model::PriceNanoUsdPerHour;
+use serde::{Deserialize, Serialize};
 
 use super::Error;
 use crate::node_class::spec::Tags;
@@ -14,7 +15,7 @@ pub trait Ssm: Send + Sync {
 }
 
 /// An instance profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceProfile {
     /// Its name.
     pub name: String,
@@ -48,7 +49,7 @@ pub trait Iam: Send + Sync {
 }
 
 /// A message of a queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Names the message when it is deleted.
     pub receipt: String,
@@ -66,7 +67,7 @@ pub trait Sqs: Send + Sync {
 }
 
 /// What EKS knows of a cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterDescription {
     /// URL of the API server.
     pub endpoint: String,
@@ -86,7 +87,7 @@ pub trait Eks: Send + Sync {
 }
 
 /// What a type costs by use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnDemandPrice {
     /// The type.
     pub instance_type: String,
@@ -95,7 +96,7 @@ pub struct OnDemandPrice {
 }
 
 /// Which half of the price list is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PriceList {
     /// Virtual machines that share their host.
     Shared,
