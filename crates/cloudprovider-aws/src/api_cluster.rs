@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::NodeClaim;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
@@ -194,6 +194,17 @@ impl Cluster for ApiCluster {
         match call(self.claims.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
             Ok(_) | Err(Cause::NotFound | Cause::Conflict) => Ok(()),
             Err(cause) => Err(failure(&what, cause)),
+        }
+    }
+
+    async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure> {
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        // Another one by that name is not meant.
+        let preconditions = Preconditions { uid: claim.metadata.uid.clone(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match call(self.claims.delete(name, &params)).await {
+            Ok(_) | Err(Cause::NotFound | Cause::Conflict) => Ok(()),
+            Err(cause) => Err(failure(&format!("delete NodeClaim {name}"), cause)),
         }
     }
 

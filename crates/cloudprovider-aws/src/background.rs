@@ -1,5 +1,5 @@
-//! What the leader does beside what the controllers ask of the provider: node classes are looked at, and launches are
-//! finished, prices are asked for.
+//! What the leader does beside what the controllers ask of the provider: node classes are looked at, launches are
+//! finished, prices are asked for, and machines that will not last are given up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use model::{DurationMs, Timestamp};
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
+use crate::interruption::watch::Watch;
 use crate::provider::cluster::{Cluster, Failure};
 use crate::provider::{Clock, Ec2CloudProvider};
 use crate::reconcile::{NodeClassReconciler, Outcome};
@@ -66,6 +67,8 @@ pub struct Background {
     pub objects: Arc<dyn Cluster>,
     /// What machines cost on demand; none where that is out of reach.
     pub pricing: Option<Arc<dyn Pricing>>,
+    /// What watches for machines that will not last.
+    pub(crate) watch: Watch,
     /// The time.
     pub clock: Clock,
 }
@@ -82,6 +85,7 @@ impl Background {
         tokio::select! {
             () = stop => {}
             () = self.work() => {}
+            () = self.watch.run() => {}
         }
     }
 

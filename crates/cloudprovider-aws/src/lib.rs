@@ -12,11 +12,15 @@ pub mod api_cluster;
 #[cfg(feature = "provider")]
 pub mod background;
 pub mod catalogue;
+#[cfg(feature = "plugin")]
+mod cluster_facts;
 pub mod declaration;
 pub mod devices;
 pub mod discovery;
 pub mod fleet_answer;
 pub mod instance_types;
+#[cfg(feature = "provider")]
+pub mod interruption;
 pub mod labels;
 pub mod launch;
 pub mod ledger;

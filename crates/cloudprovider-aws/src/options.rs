@@ -70,6 +70,12 @@ const SECURITY_GROUP_REFRESH_INTERVAL: OptionDeclaration = text(
     "SECURITY_GROUP_REFRESH_INTERVAL",
     "How long security groups are taken to be what they were, at least 1m [default: 1m]",
 );
+const RECORDS_NAMESPACE: OptionDeclaration = text(
+    "ec2-records-namespace",
+    "EC2_RECORDS_NAMESPACE",
+    "Namespace of the ConfigMaps that say what is being launched and what could not be had [default: the pod's own, \
+     else kube-system]",
+);
 const AWS_FEATURE_GATES: OptionDeclaration = text(
     "aws-feature-gates",
     "AWS_FEATURE_GATES",
@@ -77,7 +83,7 @@ const AWS_FEATURE_GATES: OptionDeclaration = text(
 );
 
 /// All of them, in the order of the help.
-pub(crate) const ALL: [OptionDeclaration; 14] = [
+pub(crate) const ALL: [OptionDeclaration; 15] = [
     CLUSTER_NAME,
     CLUSTER_ENDPOINT,
     CLUSTER_CA_BUNDLE,
@@ -91,6 +97,7 @@ pub(crate) const ALL: [OptionDeclaration; 14] = [
     AMI_REFRESH_INTERVAL,
     SUBNET_REFRESH_INTERVAL,
     SECURITY_GROUP_REFRESH_INTERVAL,
+    RECORDS_NAMESPACE,
     AWS_FEATURE_GATES,
 ];
 
@@ -140,6 +147,8 @@ pub struct Options {
     pub subnet_refresh_interval: Duration,
     /// How long security groups are taken to be what they were.
     pub security_group_refresh_interval: Duration,
+    /// The namespace of what is written down over a restart; the process' own where absent.
+    pub records_namespace: Option<String>,
     /// Whether settings of the kubelet may be expressions.
     pub node_class_cel: bool,
     /// Gates that nothing reads, for a line in the log.
@@ -188,6 +197,7 @@ impl Options {
             ami_refresh_interval: interval(values, AMI_REFRESH_INTERVAL)?,
             subnet_refresh_interval: interval(values, SUBNET_REFRESH_INTERVAL)?,
             security_group_refresh_interval: interval(values, SECURITY_GROUP_REFRESH_INTERVAL)?,
+            records_namespace: text(RECORDS_NAMESPACE),
             node_class_cel: gates.node_class_cel,
             unknown_gates: gates.unknown,
         })

@@ -1,12 +1,24 @@
 //! The provider as the binary's table lists it.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use cloudprovider::Declaration;
 use cloudprovider_plugin::{BuildError, Provider, ProviderPlugin, Setup};
+use futures::FutureExt as _;
+use kube::{Client, Config};
+use tracing::{info, warn};
 
-use crate::DECLARATION;
+use crate::api_cluster::ApiCluster;
+use crate::background::Background;
+use crate::cluster_facts::{Facts, Told};
+use crate::interruption::watch::Watch;
 use crate::options::Options;
-use crate::service::Connector;
+use crate::provider::Ec2CloudProvider;
+use crate::reconcile::{NodeClassReconciler, Settings};
+use crate::service::{Connector, Services};
+use crate::{DECLARATION, provider, reconcile};
 
 /// The provider for EC2.
 #[derive(Debug, Clone, Copy)]
@@ -15,24 +27,102 @@ pub struct AwsPlugin {
     pub connector: Option<&'static dyn Connector>,
 }
 
+impl AwsPlugin {
+    /// The way to AWS, or to what stands in for it in tests.
+    fn connector(&self) -> Option<&'static dyn Connector> {
+        #[cfg(feature = "stand-in")]
+        if self.connector.is_none() && crate::memory::wire::address().is_some() {
+            return Some(&crate::memory::wire::Remote);
+        }
+        self.connector
+    }
+}
+
 #[async_trait]
 impl ProviderPlugin for AwsPlugin {
     fn declaration(&self) -> &'static Declaration {
         &DECLARATION
     }
 
-    /// Connects, after the options are checked, so that a wrong one is told first.
-    ///
-    /// Fails then: the provider that launches machines with these services is not part of this build.
+    /// Connects, after the options are checked, so that a wrong one is told first; then asks about the cluster and the
+    /// region, so that what is missing is told before anything runs.
     async fn build(&self, setup: Setup<'_>) -> Result<Provider, BuildError> {
         let options =
             Options::new(setup.options).map_err(|error| BuildError::new("options of the provider aws", error))?;
-        let Some(connector) = self.connector else {
+        let Some(connector) = self.connector() else {
             let why = "this build plans for EC2 offline only, it cannot launch machines there";
             return Err(BuildError::new("provider aws", why));
         };
+        if !options.unknown_gates.is_empty() {
+            warn!(gates = options.unknown_gates.join(","), "feature gates of the provider that nobody knows");
+        }
         let services = connector.connect(&options).await.map_err(|error| BuildError::new("provider aws", error))?;
-        let why = format!("machines cannot be launched yet, in {} or elsewhere", services.region);
-        Err(BuildError::new("provider aws", why))
+        let facts = facts(&options, &services, &setup.client).await?;
+        let namespace = options.records_namespace.clone().unwrap_or(setup.namespace);
+        info!(
+            region = services.region,
+            cluster = facts.cluster.name,
+            endpoint = facts.cluster.endpoint,
+            kubernetes = format!("1.{}", facts.kubernetes.0),
+            namespace,
+            "launching machines of EC2"
+        );
+        let objects = Arc::new(ApiCluster::new(setup.client, &namespace));
+        let provider = Ec2CloudProvider::new(provider::Setup {
+            ec2: Arc::clone(&services.ec2),
+            objects: Arc::clone(&objects) as _,
+            cluster: facts.cluster.clone(),
+            region: services.region.clone(),
+            machines: options.machines,
+            clock: Arc::clone(&setup.clock),
+            seed: RandomState::new().hash_one(std::process::id()),
+        });
+        let unusable = |error| BuildError::new(format!("EC2 of region {} cannot be used", services.region), error);
+        provider.probe().await.map_err(unusable)?;
+        let reconciler = NodeClassReconciler::new(reconcile::Setup {
+            provider: provider.clone(),
+            ec2: Arc::clone(&services.ec2),
+            ssm: services.ssm,
+            iam: services.iam,
+            objects: Arc::clone(&objects) as _,
+            clock: Arc::clone(&setup.clock),
+            settings: Settings {
+                cluster: facts.cluster,
+                region: services.region,
+                kubernetes: facts.kubernetes,
+                reserved_capacity: setup.reserved_capacity,
+                isolated_vpc: options.isolated_vpc,
+                disable_dry_run: options.disable_dry_run,
+            },
+        });
+        let background = Background {
+            provider: provider.clone(),
+            reconciler,
+            objects: Arc::clone(&objects) as _,
+            watch: Watch {
+                provider: provider.clone(),
+                ec2: services.ec2,
+                queue: services.interruption_queue,
+                objects,
+                clock: Arc::clone(&setup.clock),
+            },
+            pricing: (!options.isolated_vpc).then_some(services.pricing),
+            clock: setup.clock,
+        };
+        let background = Box::new(move |stop| background.run(stop).boxed());
+        Ok(Provider { cloud: Arc::new(provider), background: Some(background) })
     }
+}
+
+/// Asks EKS and the API server about the cluster.
+async fn facts(options: &Options, services: &Services, client: &Client) -> Result<Facts, BuildError> {
+    let eks = services.eks.describe_cluster(&options.cluster_name).await;
+    if let Err(error) = &eks {
+        warn!(cluster = options.cluster_name, %error, "EKS does not tell about the cluster");
+    }
+    let server_version = client.apiserver_version().await.map(|it| it.git_version).map_err(|error| error.to_string());
+    // The client was made of the same configuration, which it does not show.
+    let certificates = Config::infer().await.ok().and_then(|config| config.root_cert).unwrap_or_default();
+    Facts::new(options, Told { eks, server_version, certificates })
+        .map_err(|error| BuildError::new(format!("cluster {}", options.cluster_name), error))
 }

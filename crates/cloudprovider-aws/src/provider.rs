@@ -43,6 +43,7 @@ use self::templates::Templates;
 use crate::declaration::{DECLARATION, provider_labels};
 use crate::fleet_answer::{Outcome, evidence};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
+use crate::interruption::Kind as Interrupted;
 use crate::launch::batch::{Claim, Wanted};
 use crate::launch::fleet::Choice;
 use crate::launch::resolve::{LaunchInput, asked, resolve};
@@ -52,7 +53,7 @@ use crate::provider_id::MachineId;
 use crate::service::ec2::{Machine, MachineState, PlacementGroup};
 use crate::service::error::launch_failure_reason;
 use crate::service::{Ec2, Kind as Fault, Pricing};
-use crate::{discovery, names, user_data};
+use crate::{discovery, labels, names, user_data};
 
 pub(crate) use self::dry_run::{DryRun, Trial};
 
@@ -157,6 +158,43 @@ impl Ec2CloudProvider {
     /// Forgets what could not be had.
     pub fn forget_stock_outs(&self) {
         self.inner.market.forget_stock_outs();
+    }
+
+    /// Whether an offering could not be had, and that still counts.
+    #[cfg(test)]
+    pub(crate) fn is_out_of_stock(&self, key: &cloudprovider::OfferingKey) -> bool {
+        self.inner.market.ledger().0.is_out(key, self.now())
+    }
+
+    /// Takes in what an interruption says of what can be had: where a machine is taken back there is none for a while.
+    pub(crate) fn interrupted(&self, kind: Interrupted, claim: &NodeClaim) {
+        let label = |key: &str| claim.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+        match kind {
+            Interrupted::SpotInterrupted => {
+                let (Some(instance_type), Some(zone)) = (label(kubernetes::INSTANCE_TYPE), label(kubernetes::ZONE))
+                else {
+                    return;
+                };
+                self.inner.market.spot_is_out(instance_type.as_str().into(), zone);
+            }
+            Interrupted::ReservationInterrupted => {
+                if let Some(id) = label(labels::CAPACITY_RESERVATION_ID) {
+                    self.inner.market.reservation_is_out(id);
+                }
+            }
+            Interrupted::RebalanceRecommended
+            | Interrupted::ScheduledChange
+            | Interrupted::Stopped
+            | Interrupted::Terminated => {}
+        }
+    }
+
+    /// Asks EC2 what the region sells, so that a lack of rights or of a connection is told at once.
+    ///
+    /// # Errors
+    /// If EC2 refuses or does not answer; the text names the call.
+    pub async fn probe(&self) -> Result<(), Error> {
+        self.inner.market.region().await.map(drop)
     }
 
     /// Asks what machines cost. Without a list of prices those on demand stay as they are.

@@ -39,6 +39,8 @@ pub struct Setup<'a> {
     pub namespace: String,
     /// The values of the options that the provider declares.
     pub options: &'a OptionValues,
+    /// Whether capacity reservations are used, the gate `ReservedCapacity`.
+    pub reserved_capacity: bool,
     /// What can be launched, where the caller knows it better than the provider and its options.
     pub instance_types: Option<Vec<InstanceType>>,
 }

@@ -123,7 +123,8 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         () = stop.cancelled() => return Ok(()),
     }
 
-    let provider = build(&provider, clients.limited.clone(), Arc::clone(&clock)).await?;
+    let reserved_capacity = options.feature_gates.reserved_capacity;
+    let provider = build(&provider, clients.limited.clone(), Arc::clone(&clock), reserved_capacity).await?;
     let repair_policies = repair_policies(&*provider.cloud, &options)?;
     let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
     let event_client = (!options.dry_run).then(|| clients.events.clone());
@@ -193,12 +194,14 @@ async fn build(
     chosen: &ChosenProvider,
     client: Client,
     clock: Arc<dyn Clock>,
+    reserved_capacity: bool,
 ) -> anyhow::Result<cloudprovider_plugin::Provider> {
     let setup = Setup {
         client,
         clock: Arc::new(move || clock.now()),
         namespace: namespace::own_or_kube_system(),
         options: &chosen.options,
+        reserved_capacity,
         instance_types: None,
     };
     Ok(chosen.plugin.build(setup).await?)

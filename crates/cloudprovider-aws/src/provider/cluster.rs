@@ -56,6 +56,8 @@ pub trait Cluster: Send + Sync + 'static {
     async fn node_claims(&self) -> Result<Vec<NodeClaim>, Failure>;
     /// Adds annotations to a NodeClaim, if it is there.
     async fn annotate(&self, claim: &NodeClaim, annotations: &[(&str, String)]) -> Result<(), Failure>;
+    /// Asks for the end of a NodeClaim, if it is there.
+    async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure>;
     /// A document.
     async fn read(&self, name: &str) -> Result<Option<Document>, Failure>;
     /// Writes a document if it is as expected; gives its new version.

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cloudprovider::{Error, OfferingKey};
-use model::{DurationMs, PriceNanoUsdPerHour, Timestamp};
+use cloudprovider::{CapacityType, Error, OfferingKey};
+use model::{DurationMs, InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
 use parking_lot::Mutex;
 
 use super::catalogue::{Region, SOLD_FRESH, built_in, sold};
@@ -152,6 +152,19 @@ impl RegionMarket {
 
     pub(super) fn forget_stock_outs(&self) {
         self.state.lock().ledger.clear();
+    }
+
+    /// Notes that spot machines of a type are taken back in a zone.
+    pub(super) fn spot_is_out(&self, instance_type: InstanceTypeName, zone: String) {
+        let capacity_type = CapacityType::Spot;
+        let offering = OfferingKey { instance_type, zone, capacity_type, reservation_id: None };
+        self.state.lock().ledger.out_of_stock(Subject::Offering(offering), self.now());
+    }
+
+    /// Notes that machines of a reservation are taken back.
+    pub(super) fn reservation_is_out(&self, id: String) {
+        let left = Left { machines: 0, at: self.now() };
+        self.state.lock().reservations.insert(id, left);
     }
 
     /// Reads what was written down before a restart, once.

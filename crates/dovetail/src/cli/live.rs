@@ -171,6 +171,7 @@ async fn instance_types(
         client,
         clock: Arc::new(|| WallClock.now()),
         options: &OptionValues::default(),
+        reserved_capacity: true,
         instance_types: Some(catalogue),
     };
     let provider = machines.provider.plugin.build(setup).await?.cloud;

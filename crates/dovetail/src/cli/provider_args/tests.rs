@@ -33,6 +33,7 @@ fn build(args: &[&str]) -> Result<Provider, BuildError> {
             clock: Arc::new(|| model::Timestamp(0)),
             namespace: "default".to_owned(),
             options: &args.values,
+            reserved_capacity: true,
             instance_types: None,
         };
         args.plugin.build(setup).await

@@ -1,0 +1,196 @@
+//! Machines that will not last are given up in time: their NodeClaims are deleted, so that pods move.
+//!
+//! Differs: `interruption-metrics`. Karpenter counts messages and writes events; here each is a line of the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{NodeClaim, annotations};
+use model::{DurationMs, Timestamp};
+use tracing::{info, warn};
+
+use super::{Interruption, Kind};
+use crate::provider::cluster::{Cluster, Failure};
+use crate::provider::{Clock, Ec2CloudProvider};
+use crate::provider_id::MachineId;
+use crate::service::ec2::MachineStatus;
+use crate::service::{Ec2, Error, Kind as Fault, Sqs};
+
+/// How long to wait where there was no message; the queue itself waits too.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long to wait where the queue could not be asked.
+const RETRY: Duration = Duration::from_secs(10);
+/// How often EC2 is asked which machines it finds fault with.
+const HEALTH: Duration = Duration::from_secs(60);
+/// How long checks may fail before a machine is given up.
+const TOLERATED: DurationMs = DurationMs::from_seconds(120);
+/// Events that end a machine or its rest.
+const EVENTS: [&str; 5] =
+    ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
+
+/// Whether a machine's pods can still be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// They can, as on any deletion.
+    Drained,
+    /// The machine does not work: nobody waits for its pods.
+    AtOnce,
+}
+
+/// Who listens.
+pub(crate) struct Watch {
+    /// What launches machines.
+    pub(crate) provider: Ec2CloudProvider,
+    /// EC2.
+    pub(crate) ec2: Arc<dyn Ec2>,
+    /// The queue of messages, if there is one.
+    pub(crate) queue: Option<Arc<dyn Sqs>>,
+    /// The cluster's objects.
+    pub(crate) objects: Arc<dyn Cluster>,
+    /// The time.
+    pub(crate) clock: Clock,
+}
+
+impl Watch {
+    /// Never ends.
+    pub(crate) async fn run(&self) {
+        tokio::join!(self.listen(), self.look());
+    }
+
+    async fn listen(&self) {
+        let Some(queue) = &self.queue else { return };
+        loop {
+            let wait = match self.handle_messages(&**queue).await {
+                Ok(0) => IDLE,
+                Ok(_) => continue,
+                Err(error) => {
+                    warn!(%error, "could not learn of interruptions");
+                    RETRY
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn look(&self) {
+        loop {
+            match self.check_health().await {
+                // Karpenter's users may not have given this right.
+                Ok(()) | Err(Failed::Call(Error { kind: Fault::Unauthorized, .. })) => {}
+                Err(error) => warn!(%error, "could not find out which machines fail their checks"),
+            }
+            tokio::time::sleep(HEALTH).await;
+        }
+    }
+
+    /// Takes what is in the queue; gives how many messages that were. One that cannot be handled now stays.
+    pub(super) async fn handle_messages(&self, queue: &dyn Sqs) -> Result<usize, Failed> {
+        let messages = queue.receive().await?;
+        if messages.is_empty() {
+            return Ok(0);
+        }
+        let claims = self.claims().await?;
+        let mut failed = None;
+        for message in &messages {
+            let handled = match Interruption::read(&message.body) {
+                Ok(Some(interruption)) => self.handle(&interruption, &claims).await,
+                Ok(None) => Ok(()),
+                // It will not become better.
+                Err(error) => {
+                    warn!(%error, "left out a message of the interruption queue");
+                    Ok(())
+                }
+            };
+            match handled {
+                Ok(()) => queue.delete(&message.receipt).await?,
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(messages.len()), |error| Err(error.into()))
+    }
+
+    async fn handle(&self, interruption: &Interruption, claims: &BTreeMap<String, NodeClaim>) -> Result<(), Failure> {
+        for id in &interruption.machines {
+            // Machines of others are in the same queue.
+            let Some(claim) = claims.get(id) else { continue };
+            self.provider.interrupted(interruption.kind, claim);
+            match interruption.kind {
+                Kind::RebalanceRecommended => {
+                    info!(machine = id, kind = interruption.kind.as_str(), "a machine may be interrupted soon");
+                }
+                Kind::SpotInterrupted
+                | Kind::ReservationInterrupted
+                | Kind::ScheduledChange
+                | Kind::Stopped
+                | Kind::Terminated => self.end(claim, interruption.kind.as_str(), Ending::Drained).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up machines whose checks have failed for too long, or that AWS is about to take.
+    pub(super) async fn check_health(&self) -> Result<(), Failed> {
+        let found = self.ec2.describe_instance_status().await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let claims = self.claims().await?;
+        let now = (self.clock)();
+        for status in &found {
+            let Some(claim) = claims.get(&status.id) else { continue };
+            if let Some((reason, ending)) = verdict(status, now) {
+                self.end(claim, reason, ending).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&self, claim: &NodeClaim, reason: &str, ending: Ending) -> Result<(), Failure> {
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        info!(node_claim = claim.metadata.name, reason, "a machine will not last, giving it up");
+        if ending == Ending::AtOnce {
+            let now = (self.clock)().to_string();
+            self.objects.annotate(claim, &[(annotations::NODECLAIM_TERMINATION_TIMESTAMP, now)]).await?;
+        }
+        self.objects.delete_claim(claim).await
+    }
+
+    /// NodeClaims by the id of their machine.
+    async fn claims(&self) -> Result<BTreeMap<String, NodeClaim>, Failure> {
+        let by_machine = |claim: NodeClaim| {
+            let id = MachineId::parse(&claim.status.as_ref()?.provider_id.as_str().into())?;
+            Some((id.instance, claim))
+        };
+        Ok(self.objects.node_claims().await?.into_iter().filter_map(by_machine).collect())
+    }
+}
+
+/// Whether a machine is given up, why and how. An event that is planned leaves time.
+fn verdict(status: &MachineStatus, now: Timestamp) -> Option<(&'static str, Ending)> {
+    let is_late = |since: Option<Timestamp>| since.is_some_and(|since| now.since(since) >= TOLERATED);
+    if is_late(status.instance_impaired_since) {
+        return Some(("instance_status", Ending::AtOnce));
+    }
+    if is_late(status.system_impaired_since) {
+        return Some(("system_status", Ending::AtOnce));
+    }
+    let is_planned = status.events.iter().any(|event| EVENTS.contains(&event.as_str()));
+    is_planned.then_some(("event_status", Ending::Drained))
+}
+
+/// Why nothing was learnt.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    /// AWS did not answer as it should.
+    #[error(transparent)]
+    Call(#[from] Error),
+    /// The cluster did not.
+    #[error(transparent)]
+    Cluster(#[from] Failure),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use api::labels;
+use cloudprovider::{CapacityType, OfferingKey};
+use futures::executor::block_on;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::instance_types::settings::MachineOptions;
+use crate::memory::{Cloud, Objects, VirtualClock, sample};
+use crate::{names, provider, user_data};
+
+const CLUSTER: &str = "test";
+
+struct World {
+    cloud: Cloud,
+    objects: Objects,
+    watch: Watch,
+}
+
+/// A machine's NodeClaim, as the controller writes it after the launch.
+fn claim(id: &str) -> NodeClaim {
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": format!("claim-of-{id}"), "uid": format!("uid-of-{id}"), "labels": {
+            (labels::INSTANCE_TYPE): "m5.large", (labels::ZONE): "us-east-1a",
+        }},
+        "spec": {
+            "requirements": [],
+            "nodeClassRef": {"group": names::GROUP, "kind": names::NODE_CLASS_KIND, "name": "default"},
+        },
+        "status": {"providerID": format!("aws:///us-east-1a/{id}")},
+    }))
+    .unwrap()
+}
+
+impl World {
+    /// With NodeClaims of these machines.
+    fn new(machines: &[&str]) -> Self {
+        let clock = VirtualClock::at(Timestamp::from_seconds(1_800_000_000));
+        let cloud = sample(CLUSTER, clock.clock());
+        let objects = Objects::default();
+        machines.iter().for_each(|id| objects.set_claim(claim(id)));
+        let provider = Ec2CloudProvider::new(provider::Setup {
+            ec2: Arc::new(cloud.clone()),
+            objects: Arc::new(objects.clone()),
+            cluster: user_data::Cluster { name: CLUSTER.to_owned(), ..user_data::Cluster::default() },
+            region: "us-east-1".to_owned(),
+            machines: MachineOptions::default(),
+            clock: clock.clock(),
+            seed: 0,
+        });
+        let watch = Watch {
+            provider,
+            ec2: Arc::new(cloud.clone()),
+            queue: Some(Arc::new(cloud.clone())),
+            objects: Arc::new(objects.clone()),
+            clock: clock.clock(),
+        };
+        Self { cloud, objects, watch }
+    }
+
+    fn send(&self, detail_type: &str, detail: &Value) {
+        let body = json!({"version": "0", "source": "aws.ec2", "detail-type": detail_type, "detail": detail});
+        self.cloud.send(&body.to_string());
+    }
+
+    fn handle(&self) -> usize {
+        block_on(self.watch.handle_messages(&self.cloud)).unwrap()
+    }
+
+    /// The machines whose NodeClaims are left.
+    fn left(&self) -> Vec<String> {
+        let claims = block_on(self.objects.node_claims()).unwrap();
+        let name = |claim: NodeClaim| claim.metadata.name.unwrap().replace("claim-of-", "");
+        let mut left: Vec<_> = claims.into_iter().map(name).collect();
+        left.sort();
+        left
+    }
+}
+
+#[test]
+fn a_machine_that_is_interrupted_is_given_up_and_others_stay() {
+    let world = World::new(&["i-1", "i-2", "i-3"]);
+    world.send("EC2 Spot Instance Interruption Warning", &json!({"instance-id": "i-1"}));
+    world.send("EC2 Instance Rebalance Recommendation", &json!({"instance-id": "i-2"}));
+    world.send("EC2 Instance State-change Notification", &json!({"instance-id": "i-of-others", "state": "stopped"}));
+    assert_eq!(world.handle(), 3);
+    assert_eq!(world.left(), ["i-2", "i-3"]);
+    assert_eq!(world.handle(), 0, "what was handled is not in the queue any more");
+}
+
+#[test]
+fn where_a_spot_machine_was_taken_back_there_is_none_for_a_while() {
+    let world = World::new(&["i-1"]);
+    let key = OfferingKey {
+        instance_type: "m5.large".into(),
+        zone: "us-east-1a".to_owned(),
+        capacity_type: CapacityType::Spot,
+        reservation_id: None,
+    };
+    assert!(!world.watch.provider.is_out_of_stock(&key));
+    world.send("EC2 Spot Instance Interruption Warning", &json!({"instance-id": "i-1"}));
+    world.handle();
+    assert!(world.watch.provider.is_out_of_stock(&key));
+    assert!(!world.watch.provider.is_out_of_stock(&OfferingKey { zone: "us-east-1b".to_owned(), ..key }));
+}
+
+#[test]
+fn what_is_no_message_of_eventbridge_leaves_the_queue_and_the_next_is_handled() {
+    let world = World::new(&["i-1"]);
+    world.cloud.send("Testing");
+    world.cloud.send("{}");
+    world.send("EC2 Instance State-change Notification", &json!({"instance-id": "i-1", "state": "shutting-down"}));
+    assert_eq!((world.handle(), world.left()), (3, Vec::new()));
+    assert_eq!(world.handle(), 0);
+}
+
+#[test]
+fn a_message_stays_in_the_queue_while_the_cluster_cannot_be_asked() {
+    let world = World::new(&["i-1"]);
+    world.send("EC2 Spot Instance Interruption Warning", &json!({"instance-id": "i-1"}));
+    world.cloud.refuse("sqs:DeleteMessage", "InternalError", "try again");
+    assert!(block_on(world.watch.handle_messages(&world.cloud)).is_err());
+    world.cloud.permit("sqs:DeleteMessage");
+    assert_eq!((world.handle(), world.handle()), (1, 0));
+}
+
+fn status(instance: Option<i64>, system: Option<i64>, events: &[&str]) -> MachineStatus {
+    MachineStatus {
+        id: "i-1".to_owned(),
+        instance_impaired_since: instance.map(Timestamp::from_seconds),
+        system_impaired_since: system.map(Timestamp::from_seconds),
+        events: events.iter().map(|&event| event.to_owned()).collect(),
+    }
+}
+
+#[test]
+fn checks_that_fail_for_two_minutes_end_a_machine_at_once_and_planned_events_drain_it() {
+    let now = Timestamp::from_seconds(1000);
+    assert_eq!(verdict(&status(Some(881), None, &[]), now), None, "not long enough");
+    assert_eq!(verdict(&status(Some(880), None, &[]), now), Some(("instance_status", Ending::AtOnce)));
+    assert_eq!(verdict(&status(None, Some(880), &["instance-stop"]), now), Some(("system_status", Ending::AtOnce)));
+    assert_eq!(verdict(&status(None, None, &["instance-stop"]), now), Some(("event_status", Ending::Drained)));
+    assert_eq!(verdict(&status(None, None, &["a-thing-of-tomorrow"]), now), None);
+}
