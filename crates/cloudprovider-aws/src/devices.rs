@@ -131,6 +131,11 @@ pub fn dynamic_resources(info: &InstanceTypeInfo, adapters: u32, drivers: &Drive
     all
 }
 
+/// Whether a driver publishes the Elastic Fabric Adapters that a launch attaches.
+pub fn publishes_adapters(driver: &str) -> bool {
+    driver == ADAPTERS.driver
+}
+
 /// The devices of one driver.
 #[derive(Default)]
 struct DeviceSet {

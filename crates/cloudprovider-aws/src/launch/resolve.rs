@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::labels as kubernetes;
-use api::{NodeClaim, NodeSelectorRequirement, NodeSelectorRequirementWithMinValues};
+use api::{NodeClaim, NodeSelectorRequirement, NodeSelectorRequirementWithMinValues, annotations};
 use cloudprovider::launch::{LaunchOption, fits, launch_candidates, launch_options};
 use cloudprovider::{CapacityType, Error, InstanceType, LabelRequirements, Offering, OfferingKey, ResourceList};
 use model::{NodePoolName, Quantity};
@@ -12,12 +12,12 @@ use model::{NodePoolName, Quantity};
 use super::fleet::{Candidate, Choice, FleetInput, FleetRequest, MachineKind, choose};
 use super::template::{AddressFamily, LaunchTemplate, Market, Placement, TemplateInput, TemplateKey, tags};
 use crate::declaration::provider_labels;
-use crate::labels;
 use crate::node_class::NodeClass;
 use crate::node_class::kubelet::Kubelet;
 use crate::node_class::spec::Tags;
 use crate::node_class::status::Ami;
 use crate::user_data::{self, Boot};
+use crate::{devices, labels};
 
 /// Tenancies in the order in which they are taken.
 const TENANCIES: [&str; 2] = ["default", "dedicated"];
@@ -178,7 +178,7 @@ fn candidate(input: &LaunchInput<'_>, option: &LaunchOption<'_>, requests: &Reso
         let amount = instance_type.capacity.get(resource).copied().unwrap_or(Quantity::ZERO);
         amount.value().ok().and_then(|amount| u32::try_from(amount).ok()).unwrap_or(0)
     };
-    let wants_efa = requests.get(labels::resources::EFA).is_some_and(|amount| amount.sign() > 0);
+    let wants_efa = wants_adapters(input.claim, requests);
     let is_exotic = [
         labels::resources::NVIDIA_GPU,
         labels::resources::AMD_GPU,
@@ -201,6 +201,13 @@ fn candidate(input: &LaunchInput<'_>, option: &LaunchOption<'_>, requests: &Reso
         price: option.offering.price,
         kind: if is_exotic { MachineKind::Exotic } else { MachineKind::Ordinary },
     })
+}
+
+/// Whether pods want Elastic Fabric Adapters: by the resource, or by claims on the driver that publishes them.
+fn wants_adapters(claim: &NodeClaim, requests: &ResourceList) -> bool {
+    let drivers = claim.metadata.annotations.as_ref().and_then(|it| it.get(annotations::REQUESTED_DRA_DRIVERS));
+    let is_claimed = drivers.is_some_and(|drivers| drivers.split(',').any(devices::publishes_adapters));
+    is_claimed || requests.get(labels::resources::EFA).is_some_and(|amount| amount.sign() > 0)
 }
 
 fn market(offering: &Offering) -> Market {

@@ -245,11 +245,32 @@ fn machines_of_reservations_come_first_until_none_is_left() {
         let claim = |name: &str| world.claim(name, vec![of_type("m5.large")]);
         let first = create(&provider, &claim("first")).await.unwrap();
         assert_eq!((first.capacity_type, &*first.zone), (CapacityType::Reserved, "us-east-1b"));
-        assert_eq!(first.labels[crate::labels::CAPACITY_RESERVATION_ID], "cr-1");
+        assert_eq!(first.labels[labels::CAPACITY_RESERVATION_ID], "cr-1");
         let second = create(&provider, &claim("second")).await.unwrap();
         assert_ne!(second.capacity_type, CapacityType::Reserved);
         let listed = provider.get(&first.provider_id).await.unwrap();
         assert_eq!((listed.capacity_type, listed.token), (CapacityType::Reserved, first.token));
+    });
+}
+
+#[test]
+fn adapters_are_attached_for_a_claim_on_their_driver_as_for_their_resource() {
+    let world = World::new();
+    world.clock.run(async {
+        let provider = world.provider();
+        for (name, drivers, expected) in [
+            ("none", "gpu.nvidia.com", 0),
+            ("one", "dra.net", 4),
+            ("both", "dra.net,gpu.nvidia.com", 4),
+            ("other", "dra.net.example.com", 0),
+        ] {
+            let mut claim = world.claim(name, vec![of_type("p4d.24xlarge")]);
+            let annotation = (api::annotations::REQUESTED_DRA_DRIVERS.to_owned(), drivers.to_owned());
+            claim.metadata.annotations.get_or_insert_default().extend([annotation]);
+            let made = create(&provider, &claim).await.unwrap();
+            let machine = provider.machine(&MachineId::parse(&made.provider_id).unwrap()).await.unwrap().0;
+            assert_eq!(machine.efa_count, expected, "{drivers}");
+        }
     });
 }
 
