@@ -45,6 +45,10 @@ annotations:
 {{- .Values.settings.kwokInstancesNamespace | default (printf "%s-kwok" (include "dovetail.fullname" . | trunc 58 | trimSuffix "-")) -}}
 {{- end -}}
 
+{{- define "dovetail.ec2RecordsNamespace" -}}
+{{- .Values.settings.ec2RecordsNamespace | default (printf "%s-ec2" (include "dovetail.fullname" . | trunc 59 | trimSuffix "-")) -}}
+{{- end -}}
+
 {{- define "dovetail.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}

@@ -18,6 +18,10 @@ pub const RELEASE: &str = "karpenter";
 pub const NAMESPACE: &str = "kube-system";
 /// Where the kwok provider keeps its records: the namespace that the chart makes for them.
 pub const INSTANCES_NAMESPACE: &str = "karpenter-kwok";
+/// Where the provider for EC2 keeps its records: the namespace that the chart makes for them.
+pub const EC2_RECORDS_NAMESPACE: &str = "karpenter-ec2";
+/// Settings of the chart for the provider for EC2.
+pub const AWS: &[&str] = &["provider=aws", "settings.clusterName=e2e"];
 /// Settings of the chart that give every right that some option needs.
 pub const ALL_OPTIONS: [&str; 4] = [
     "settings.featureGates.capacityBuffer=true",

@@ -485,3 +485,37 @@ fn metrics_can_be_kept_from_strangers() -> Result<()> {
     assert!(find(&objects, "NetworkPolicy").is_err() && role(&objects, "metrics-reader").is_err());
     Ok(())
 }
+
+#[test]
+fn with_provider_aws_the_rights_are_for_its_node_classes_and_records_and_not_for_fake_nodes() -> Result<()> {
+    let objects = render(CHART, e2e::install::AWS)?;
+    let classes = role(&objects, "aws")?;
+    assert_eq!(classes["rules"][0]["resources"], json!(["ec2nodeclasses"]));
+    assert_eq!(classes["rules"][0]["verbs"], json!(["get", "list", "watch", "patch"]));
+    assert_eq!(
+        classes["rules"][1],
+        json!({
+            "apiGroups": ["karpenter.k8s.aws"], "resources": ["ec2nodeclasses/status"], "verbs": ["patch"],
+        })
+    );
+    assert_eq!(role(&objects, "aws-records")?["metadata"]["namespace"], e2e::install::EC2_RECORDS_NAMESPACE);
+    assert!(role(&objects, "kwok").is_err() && role(&objects, "kwok-instances").is_err());
+    assert_eq!(find(&objects, "Namespace")?["metadata"]["name"], e2e::install::EC2_RECORDS_NAMESPACE);
+    for (name, expected) in [
+        ("CLOUD_PROVIDER", "aws"),
+        ("CLUSTER_NAME", "e2e"),
+        ("ISOLATED_VPC", "false"),
+        ("VM_MEMORY_OVERHEAD_PERCENT", "0.075"),
+        ("EC2_RECORDS_NAMESPACE", e2e::install::EC2_RECORDS_NAMESPACE),
+    ] {
+        assert_eq!(variable(&objects, name)?.as_deref(), Some(expected), "{name}");
+    }
+    assert_eq!(variable(&objects, "KWOK_INSTANCES_NAMESPACE")?, None);
+    Ok(())
+}
+
+#[test]
+fn provider_aws_is_refused_without_the_clusters_name() {
+    let error = render(CHART, &["provider=aws"]).unwrap_err().to_string();
+    assert!(error.contains("settings.clusterName: provider aws needs the name of the EKS cluster"), "{error}");
+}
