@@ -54,6 +54,16 @@ impl Cluster {
 
     /// Where whoever uses it brings node classes along.
     pub async fn without_node_class(name: &str, platform: Platform, arguments: &[&str]) -> Result<Self> {
+        Self::with_rights(name, platform, arguments, &[]).await
+    }
+
+    /// With the chart's rights by these values, and without node classes.
+    pub async fn with_rights(
+        name: &str,
+        platform: Platform,
+        arguments: &[&str],
+        settings: &'static [&'static str],
+    ) -> Result<Self> {
         let binary = tokio::task::spawn_blocking(binary::with_failpoints).await??.to_owned();
         let control_plane = ControlPlane::up(control_plane::Options {
             name: name.to_owned(),
@@ -65,7 +75,7 @@ impl Cluster {
         .await?;
         let client = control_plane.client().await?;
         install::crds(&client).await?;
-        install::rights(&client).await?;
+        install::rights_with(&client, settings).await?;
         Ok(Self { control_plane, binary })
     }
 

@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod controller;
 pub mod devices;
+pub mod ec2;
 pub mod exit;
 pub mod fault_proxy;
 pub mod faults;

@@ -32,7 +32,8 @@ fn every_granted_verb_is_used_and_every_used_verb_is_granted() -> Result<()> {
     };
     let requests = audit::read(&folder)?;
     ensure!(requests.allowed.len() > 30, "only {} kinds of requests in {}", requests.allowed.len(), folder.display());
-    let objects = install::render("charts/dovetail", &install::ALL_OPTIONS)?;
+    let mut objects = install::render("charts/dovetail", &install::ALL_OPTIONS)?;
+    objects.extend(install::render("charts/dovetail", install::AWS)?);
     let is_of_controller = |role: &str| !OF_PEOPLE.iter().any(|name| role == format!("{}-{name}", install::RELEASE));
     let granted = audit::granted(&objects, is_of_controller);
     ensure!(granted.len() > 30, "only {} rights", granted.len());

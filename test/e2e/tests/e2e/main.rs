@@ -3,6 +3,7 @@
 //! Most tests share one control plane with one controller and keep apart by namespace, label and taint. Those that kill
 //! something, or look at the whole cluster, boot their own.
 
+mod aws;
 mod bad_input;
 mod capacity_buffers;
 mod crashes;

@@ -1,0 +1,272 @@
+//! EC2 in memory for the controller under test, and what makes its machines Nodes: what a kubelet does with what it is
+//! told at boot, what the cloud's controller manager adds, and what drivers of devices publish.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use api::labels;
+use cloudprovider::InstanceType;
+use cloudprovider::declaration::CatalogueInput;
+use cloudprovider_aws::devices::publishes_adapters;
+use cloudprovider_aws::memory::wire::{Front, VARIABLE};
+use cloudprovider_aws::memory::{Cloud, sample};
+use cloudprovider_aws::provider_id::MachineId;
+use cloudprovider_aws::service::ec2::Machine;
+use dra_templates::{Expansion, layout};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::api::{DeleteParams, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+use model::{DurationMs, Timestamp};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::{controller, install, objects};
+
+/// The cluster's name, by which everything in EC2 is tagged.
+pub const CLUSTER: &str = "e2e";
+/// How long after its launch a machine is a Node.
+const BOOT: DurationMs = DurationMs(1_000);
+/// How often it is looked what was launched.
+const LOOK: Duration = Duration::from_millis(200);
+const EFA: &str = cloudprovider_aws::labels::resources::EFA;
+
+/// EC2, for as long as this is held.
+pub struct Ec2 {
+    /// What there is.
+    pub cloud: Cloud,
+    /// Where the controller reaches it.
+    pub front: Front,
+    joining: JoinHandle<()>,
+}
+
+impl Ec2 {
+    /// Begins to turn its machines into Nodes of a client's cluster.
+    ///
+    /// # Errors
+    /// If nothing can be served, or the built-in types cannot be read.
+    pub async fn start(client: Client) -> Result<Self> {
+        let cloud = sample(CLUSTER, Arc::new(now));
+        let front = Front::start(cloud.clone()).await?;
+        let catalogue = (cloudprovider_aws::DECLARATION.catalogue)(&CatalogueInput::default())?;
+        let types = catalogue.instance_types.into_iter().map(|it| (it.name.to_string(), it)).collect();
+        let joiner = Joiner { cloud: cloud.clone(), client, types };
+        Ok(Self { cloud, front, joining: tokio::spawn(joiner.run()) })
+    }
+
+    /// A controller that launches its machines here.
+    #[must_use]
+    pub fn controller(&self, options: controller::Options) -> controller::Options {
+        options
+            .env("CLOUD_PROVIDER", "aws")
+            .env("CLUSTER_NAME", CLUSTER)
+            .env("INTERRUPTION_QUEUE", "interruptions")
+            .env("EC2_RECORDS_NAMESPACE", install::EC2_RECORDS_NAMESPACE)
+            .env(VARIABLE, &self.front.address())
+    }
+}
+
+impl Drop for Ec2 {
+    fn drop(&mut self) {
+        self.joining.abort();
+    }
+}
+
+/// A node class that finds all that [`sample`] has by tag.
+#[must_use]
+pub fn node_class(name: &str) -> Value {
+    let by_tag = json!([{ "tags": { "cluster": CLUSTER } }]);
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": { "name": name },
+        "spec": {
+            "role": "nodes", "amiFamily": "AL2023",
+            "amiSelectorTerms": by_tag, "subnetSelectorTerms": by_tag, "securityGroupSelectorTerms": by_tag,
+        },
+    })
+}
+
+/// A NodePool of a test with the node class of that name.
+#[must_use]
+pub fn node_pool(name: &str, class: &str) -> Value {
+    let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": class });
+    objects::with(objects::node_pool(name), json!({ "spec": { "template": { "spec": { "nodeClassRef": class } } } }))
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Turns machines into Nodes.
+struct Joiner {
+    cloud: Cloud,
+    client: Client,
+    types: BTreeMap<String, InstanceType>,
+}
+
+impl Joiner {
+    async fn run(self) {
+        let mut joined = BTreeSet::new();
+        loop {
+            let alive = self.cloud.alive();
+            for machine in &alive {
+                if joined.contains(&machine.id) || now().since(machine.launched_at) < BOOT {
+                    continue;
+                }
+                match self.join(machine).await {
+                    Ok(()) => drop(joined.insert(machine.id.clone())),
+                    // It is tried again; a test that waits for the Node shows this.
+                    Err(error) => eprintln!("machine {} cannot join: {error:#}", machine.id),
+                }
+            }
+            let ended: Vec<_> =
+                joined.iter().filter(|id| !alive.iter().any(|machine| machine.id == **id)).cloned().collect();
+            for id in ended {
+                if self.leave(&id).await.is_ok() {
+                    joined.remove(&id);
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn join(&self, machine: &Machine) -> Result<()> {
+        let user_data = self.cloud.user_data(&machine.id).context("it is told nothing")?;
+        let told = Told::read(&user_data)?;
+        ensure!(told.cluster == CLUSTER, "it is told to join {}", told.cluster);
+        let instance_type = self.types.get(&machine.instance_type).context("its type is not built in")?;
+        let node = node(machine, &told, instance_type);
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = match nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => nodes.get(&machine.id).await?,
+            node => node?,
+        };
+        self.publish(machine, &node, instance_type).await
+    }
+
+    /// What drivers publish of the machine's devices.
+    async fn publish(&self, machine: &Machine, node: &Node, instance_type: &InstanceType) -> Result<()> {
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| labels.get(key).cloned())?;
+        let expansion = expansion.with_values(|group| format!("{}-{group}", machine.id));
+        let host = layout::Host { node_name: &machine.id, labels: &labels };
+        let slices: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource_slices());
+        for pool in &expansion.pools {
+            if machine.efa_count == 0 && publishes_adapters(&pool.driver.to_string()) {
+                continue;
+            }
+            for slice in layout::slices(pool, host)? {
+                let owner = json!({
+                    "apiVersion": "v1", "kind": "Node", "name": machine.id, "uid": node.metadata.uid,
+                    "controller": true,
+                });
+                let slice = objects::with(slice, json!({ "metadata": { "ownerReferences": [owner] } }));
+                match slices.create(&PostParams::default(), &serde_json::from_value(slice)?).await {
+                    Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                    made => drop(made?),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The controller manager of the cloud removes Nodes whose machine has ended.
+    async fn leave(&self, id: &str) -> Result<()> {
+        match Api::<Node>::all(self.client.clone()).delete(id, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            left => left.map(drop).map_err(Into::into),
+        }
+    }
+}
+
+fn resource_slices() -> ApiResource {
+    ApiResource {
+        group: "resource.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "resource.k8s.io/v1".to_owned(),
+        kind: "ResourceSlice".to_owned(),
+        plural: "resourceslices".to_owned(),
+    }
+}
+
+/// The Node that a machine registers, as its kubelet and the cloud's controller manager write it.
+fn node(machine: &Machine, told: &Told, instance_type: &InstanceType) -> Value {
+    let region = machine.zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+    let mut all = told.labels.clone();
+    let of_machine = [
+        (labels::HOSTNAME, machine.id.as_str()),
+        (labels::INSTANCE_TYPE, &machine.instance_type),
+        (labels::ZONE, &machine.zone),
+        (labels::REGION, region),
+        (labels::OS, "linux"),
+    ];
+    all.extend(of_machine.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let architecture = instance_type.requirements.get(labels::ARCH).and_then(|values| values.iter().next().cloned());
+    all.extend(architecture.map(|it| (labels::ARCH.to_owned(), it)));
+    let attached = |resource: &str| resource != EFA || machine.efa_count > 0;
+    let amounts = |list: cloudprovider::ResourceList| -> BTreeMap<String, String> {
+        let there = list.into_iter().filter(|(resource, amount)| amount.sign() > 0 && attached(resource));
+        there.map(|(resource, amount)| (resource, amount.to_string())).collect()
+    };
+    let provider_id = MachineId { zone: machine.zone.clone(), instance: machine.id.clone() }.to_provider_id();
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        // kwok plays the kubelets of Nodes with this annotation.
+        "metadata": { "name": machine.id, "labels": all, "annotations": { "kwok.x-k8s.io/node": "fake" } },
+        "spec": { "providerID": provider_id.to_string(), "taints": told.taints },
+        "status": {
+            "capacity": amounts(instance_type.capacity.clone()), "allocatable": amounts(instance_type.allocatable()),
+        },
+    })
+}
+
+/// What a machine with Amazon Linux 2023 reads in its user data.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    cluster: String,
+    labels: BTreeMap<String, String>,
+    taints: Vec<Taint>,
+}
+
+impl Told {
+    /// nodeadm takes the NodeConfig that comes last.
+    fn read(user_data: &str) -> Result<Self> {
+        let (_, config) = user_data.rsplit_once("Content-Type: application/node.eks.aws").context("no NodeConfig")?;
+        let lines: Vec<&str> = config.lines().take_while(|line| !line.starts_with("--")).collect();
+        let config: Value = serde_saphyr::from_str(&lines.join("\n")).context("the NodeConfig is not YAML")?;
+        let at = |path: &str| config.pointer(path).cloned().unwrap_or_default();
+        let flags = at("/spec/kubelet/flags");
+        let flags = flags.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let pairs = flags.filter_map(|flag| flag.strip_prefix("--node-labels=")).flat_map(|pairs| pairs.split(','));
+        Ok(Self {
+            cluster: at("/spec/cluster/name").as_str().context("no cluster")?.to_owned(),
+            labels: pairs
+                .map(|pair| pair.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())))
+                .collect::<Option<_>>()
+                .context("a label without a value")?,
+            taints: serde_json::from_value(at("/spec/kubelet/config/registerWithTaints")).context("taints")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_reads_the_last_node_config() {
+        let user_data = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\n\
+                         Content-Type: application/node.eks.aws\n\nspec: {cluster: {name: other}}\n--//\n\
+                         Content-Type: application/node.eks.aws\n\n\
+                         spec:\n  cluster: {name: e2e}\n  kubelet:\n    flags: [\"--node-labels=a=b,c=\"]\n    \
+                         config: {registerWithTaints: [{key: k, effect: NoExecute}]}\n--//--\n";
+        let told = Told::read(user_data).unwrap();
+        assert_eq!(told.cluster, "e2e");
+        let labels: Vec<_> = told.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(labels, [("a", "b"), ("c", "")]);
+        assert_eq!(told.taints[0].key, "k");
+        assert!(Told::read("MIME-Version: 1.0").is_err());
+    }
+}
