@@ -91,7 +91,11 @@ impl Interruption {
         };
         let machines = match kind {
             Kind::ScheduledChange => envelope.entities(),
-            _ => vec![envelope.text("/instance-id").to_owned()],
+            Kind::SpotInterrupted
+            | Kind::RebalanceRecommended
+            | Kind::ReservationInterrupted
+            | Kind::Stopped
+            | Kind::Terminated => vec![envelope.text("/instance-id").to_owned()],
         };
         if machines.iter().all(String::is_empty) {
             return Err(Unreadable(format!("{:?} names no machine", envelope.detail_type)));

@@ -115,7 +115,7 @@ fn what_is_no_message_of_eventbridge_leaves_the_queue_and_the_next_is_handled() 
 }
 
 #[test]
-fn a_message_stays_in_the_queue_while_the_cluster_cannot_be_asked() {
+fn a_message_that_could_not_be_deleted_is_handled_again_and_does_no_harm() {
     let world = World::new(&["i-1"]);
     world.send("EC2 Spot Instance Interruption Warning", &json!({"instance-id": "i-1"}));
     world.cloud.refuse("sqs:DeleteMessage", "InternalError", "try again");
