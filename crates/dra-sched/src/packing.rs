@@ -30,7 +30,7 @@ pub use demand::{ClaimShare, NodeDemand};
 pub use ends::{ends_on, may_end};
 pub use offer::{Alternative, Offer, Refused, Undecided};
 pub use reach::Reach;
-pub use supply::{Wanting, want_too_much};
+pub use supply::{Hosts, Wanting, want_too_much};
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,9 @@ use crate::compile::ids::{PoolIndex, ShapeId, SharedPoolId, SliceIndex};
 use crate::compile::node_scope::{alike, is_complete};
 use crate::faults::Fault;
 use crate::machine::{LabelKnowledge, MachineShape, PoolScope, SharedTemplate};
+use crate::tuning::MAX_DOMAINS;
 use dra_types::{DriverName, NodeFacts, NodeScope, PoolName, ResourceSlice, SelectorError};
-use model::IdVec;
+use model::{IdSet, IdVec};
 
 /// A pool that a machine brings.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,6 +118,20 @@ impl Inventory {
     /// Whether machines of a shape bring pools for others.
     pub fn brings_pools(&self, shape: ShapeId) -> bool {
         !self.machines[shape].pools.is_empty()
+    }
+
+    /// The domains for which machines of these shapes may bring a pool; `None` if there are more than are looked at.
+    pub(crate) fn domains_of_machines(&self, pool: SharedPoolId, shapes: &IdSet<ShapeId>) -> Option<BTreeSet<Domain>> {
+        let template = &self.shared_pools[pool].template;
+        let mut all = BTreeSet::new();
+        for machine in shapes.iter().map(|shape| &self.machines[shape]).filter(|it| it.pools.contains(&pool)) {
+            let domains = domains_of(template, machine);
+            if domains.len() >= MAX_DOMAINS {
+                return None;
+            }
+            all.extend(domains);
+        }
+        Some(all)
     }
 
     /// The labels that decide for whom machines of a shape bring pools of these drivers.

@@ -1,9 +1,12 @@
 //! Whether claims want more devices than there can be, wherever their pods go: a proof by counting.
 //!
 //! Each machine to be has devices of its own, so what can be had of these has no end. What is published, and the one
-//! pool of each domain, is all that there is of it. Every test relaxes the problem: a request is a number of devices
-//! that it could take, on whichever node, and no more than one rule holds at a time.
+//! pool of each domain, is all that there is of it. Of pools that each machine brings for its domain there are as many
+//! as there can be such machines ([`Hosts`]). Every test relaxes the problem: a request is a number of devices that it
+//! could take, on whichever node, and no more than one rule holds at a time.
 //!
+//! * *One place*: what a node sees of pools that machines bring for their domains are those of one domain for each set
+//!   of label keys. A request for more than any place sees cannot be served.
 //! * *Devices*: a flow from requests through the devices that they could take. A device that several use serves as many
 //!   shares as the smallest request leaves it.
 //! * *Counters, capacity*: requests that can only be served from some pools must draw from these at least what the
@@ -15,13 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::capacity::{self, Demand};
 use crate::compile::claims::{Alternative, Request};
-use crate::compile::ids::{CounterIndex, DeviceIndex, DeviceShape, PoolIndex, SliceIndex};
+use crate::compile::ids::{CounterIndex, DeviceIndex, DeviceShape, PoolIndex, ShapeId, SharedPoolId, SliceIndex};
 use crate::flow::{self, Wants};
-use crate::inventory::unit::{Instance, Unit};
-use crate::inventory::{ClaimUse, Inventory};
+use crate::inventory::unit::{BinId, Instance, Unit};
+use crate::inventory::{ClaimUse, Domain, Inventory};
 use crate::ledger::{ClusterLedger, Taken};
 use crate::machine::PoolScope;
 use dra_types::{CounterName, DriverName, NodeScope, QualifiedName, compat::Gate};
+use model::{Id, IdSet};
 
 /// Copies of a pod's claims that all want to be served.
 pub struct Wanting<'w> {
@@ -33,17 +37,51 @@ pub struct Wanting<'w> {
     pub reaches: &'w dyn Fn(&NodeScope) -> bool,
 }
 
-/// A pool of which there is only one: published, or as one template describes the one of a domain.
+/// Pods whose machines may bring pools for others, or a machine that is on its way.
+pub struct Hosts<'w> {
+    /// Shapes that these machines may have.
+    pub shapes: IdSet<ShapeId>,
+    /// The most machines of them that there can be: each has one of the pods at least.
+    pub machines: u32,
+    /// Whether any of them could be in a scope.
+    pub reaches: &'w dyn Fn(&NodeScope) -> bool,
+}
+
+/// A pool of which there is only one, published or as one template describes the one of a domain; or one that each of
+/// some machines brings.
 struct Pool {
     index: PoolIndex,
     instance: Instance,
-    /// The slices, with who can use them.
-    slices: Vec<(SliceIndex, NodeScope)>,
+    /// The slices, with who can use them: those of any of these scopes.
+    slices: Vec<(SliceIndex, Vec<NodeScope>)>,
+    /// If machines bring it.
+    brought: Option<Brought>,
+}
+
+/// Who brings a pool for which domain.
+struct Brought {
+    machines: u64,
+    /// Each brings it for one of these.
+    domains: Vec<(Domain, NodeScope)>,
+}
+
+impl Pool {
+    fn of_one(index: PoolIndex, instance: Instance, slices: impl Iterator<Item = (SliceIndex, NodeScope)>) -> Self {
+        let slices = slices.map(|(slice, scope)| (slice, vec![scope])).collect();
+        Self { index, instance, slices, brought: None }
+    }
+
+    /// How many there are.
+    fn times(&self) -> u64 {
+        self.brought.as_ref().map_or(1, |brought| brought.machines)
+    }
 }
 
 /// One request, made by many copies.
 struct Wanted {
     devices: u64,
+    /// Whether one copy wants more than any place sees.
+    exceeds_every_place: bool,
     picks: BTreeMap<Unit, Pick>,
 }
 
@@ -72,11 +110,19 @@ enum Share {
 }
 
 /// Whether these copies want more devices, counters or capacity than there can be, beside what is certainly taken. Then
-/// no arrangement serves them. A false answer proves nothing.
-pub fn want_too_much(inventory: &Inventory, wanting: &[Wanting<'_>], cluster: &ClusterLedger) -> bool {
-    let supply = Supply::new(inventory, cluster);
+/// no arrangement serves them. A false answer proves nothing. `hosts` are all who may bring pools for others; `None` if
+/// that is not known, so that what they bring has no end.
+pub fn want_too_much(
+    inventory: &Inventory,
+    wanting: &[Wanting<'_>],
+    hosts: Option<&[Hosts<'_>]>,
+    cluster: &ClusterLedger,
+) -> bool {
+    let supply = Supply::new(inventory, hosts, cluster);
     let wanted = supply.wanted(wanting);
-    supply.has_too_few_devices(&wanted) || supply.has_too_little_to_draw_from(&wanted)
+    wanted.iter().any(|wanted| wanted.exceeds_every_place)
+        || supply.has_too_few_devices(&wanted)
+        || supply.has_too_little_to_draw_from(&wanted)
 }
 
 struct Supply<'a> {
@@ -90,7 +136,7 @@ struct Supply<'a> {
 }
 
 impl<'a> Supply<'a> {
-    fn new(inventory: &'a Inventory, cluster: &'a ClusterLedger) -> Self {
+    fn new(inventory: &'a Inventory, hosts: Option<&[Hosts<'_>]>, cluster: &'a ClusterLedger) -> Self {
         let for_domains = inventory.slices_for_domains();
         let mut pools = Vec::new();
         let mut endless: BTreeSet<SliceIndex> = BTreeSet::new();
@@ -105,16 +151,20 @@ impl<'a> Supply<'a> {
                 }
             }
             if !slices.is_empty() {
-                pools.push(Pool { index, instance: Instance::ONLY, slices });
+                pools.push(Pool::of_one(index, Instance::ONLY, slices.into_iter()));
             }
         }
-        for shared in inventory.shared_pools.iter().filter(|shared| shared.template.scope == PoolScope::Machine) {
-            endless.extend(&shared.slices);
+        let of_machines = inventory.shared_pools.iter_enumerated();
+        for (id, shared) in of_machines.filter(|(_, shared)| shared.template.scope == PoolScope::Machine) {
+            match hosts.and_then(|hosts| brought_by(inventory, id, hosts, pools.len())) {
+                Some(brought) => pools.extend(brought),
+                None => endless.extend(&shared.slices),
+            }
         }
         for (shared, instance, scope) in inventory.pools_of_domains() {
             let Some(first) = shared.slices.first() else { continue };
-            let slices = shared.slices.iter().map(|slice| (*slice, scope.clone())).collect();
-            pools.push(Pool { index: inventory.slices[*first].pool, instance, slices });
+            let slices = shared.slices.iter().map(|slice| (*slice, scope.clone()));
+            pools.push(Pool::of_one(inventory.slices[*first].pool, instance, slices));
         }
         let endless = endless.into_iter().flat_map(|slice| inventory.devices_of(slice));
         let endless = endless.map(|device| inventory.devices[device].shape).collect();
@@ -122,7 +172,7 @@ impl<'a> Supply<'a> {
         Self { inventory, cluster, pools, endless, counts_counters }
     }
 
-    /// The requests that only published devices and the single pools of domains can serve.
+    /// The requests that only published devices, the single pools of domains and what some machines bring can serve.
     fn wanted(&self, wanting: &[Wanting<'_>]) -> Vec<Wanted> {
         let mut seen = BTreeSet::new();
         let mut wanted = Vec::new();
@@ -155,14 +205,14 @@ impl<'a> Supply<'a> {
         }
         let mut picks: BTreeMap<Unit, Pick> = BTreeMap::new();
         for (position, pool) in self.pools.iter().enumerate() {
-            for (slice, _) in pool.slices.iter().filter(|(_, scope)| reaches(scope)) {
+            for (slice, _) in pool.slices.iter().filter(|(_, scopes)| scopes.iter().any(reaches)) {
                 for device in self.inventory.devices_of(*slice) {
                     let unit = Unit::new(self.inventory.devices[device].key, pool.instance);
                     for alternative in alternatives {
                         let (shares, draws) = match self.share(alternative, device, unit) {
                             Share::Never => continue,
                             Share::WithoutEnd => return None,
-                            Share::Times(shares, draws) => (shares, draws),
+                            Share::Times(shares, draws) => (shares.saturating_mul(pool.times()), draws),
                         };
                         match picks.get_mut(&unit) {
                             Some(known) => {
@@ -175,7 +225,28 @@ impl<'a> Supply<'a> {
                 }
             }
         }
-        Some(Wanted { devices: u64::from(copies).saturating_mul(each as u64), picks })
+        let exceeds_every_place = self.most_at_one_place(&picks, reaches) < each as u64;
+        Some(Wanted { devices: u64::from(copies).saturating_mul(each as u64), exceeds_every_place, picks })
+    }
+
+    /// The most that a place sees of what a request could take.
+    fn most_at_one_place(&self, picks: &BTreeMap<Unit, Pick>, reaches: &dyn Fn(&NodeScope) -> bool) -> u64 {
+        let mut everywhere = 0_u64;
+        let mut by_domain: BTreeMap<Vec<&str>, BTreeMap<&Domain, u64>> = BTreeMap::new();
+        for pick in picks.values() {
+            let Some(brought) = self.pools.get(pick.pool).and_then(|pool| pool.brought.as_ref()) else {
+                everywhere = everywhere.saturating_add(pick.shares);
+                continue;
+            };
+            for (domain, _) in brought.domains.iter().filter(|(_, scope)| reaches(scope)) {
+                // Domains of the same keys exclude each other.
+                let of_keys = by_domain.entry(domain.0.keys().map(|key| &**key).collect()).or_default();
+                let known = of_keys.entry(domain).or_default();
+                *known = known.saturating_add(pick.shares);
+            }
+        }
+        let brought = by_domain.into_values().filter_map(|of_keys| of_keys.into_values().max());
+        brought.fold(everywhere, u64::saturating_add)
     }
 
     /// Whether every machine brings a device that a request could take.
@@ -307,6 +378,7 @@ impl<'a> Supply<'a> {
                 Drawn::Counter(driver, name) => self.left_of_counter(pool, driver, name),
                 Drawn::Capacity(driver, name) => self.left_of_capacity(pool, driver, name),
             };
+            let here = here.saturating_mul(i128::from(pool.times()));
             let known = by_instance.entry(pool.instance).or_default();
             *known = if pool.instance == Instance::ONLY { known.saturating_add(here) } else { (*known).max(here) };
         }
@@ -366,6 +438,32 @@ impl<'a> Supply<'a> {
         }
         left.into_values().fold(0, i128::saturating_add)
     }
+}
+
+/// A pool of a template, once for those machines of each kind of hosts that bring it; `None` if a template has more
+/// domains than are looked at. `number` is that of the first pool.
+fn brought_by(inventory: &Inventory, id: SharedPoolId, hosts: &[Hosts<'_>], number: usize) -> Option<Vec<Pool>> {
+    let shared = &inventory.shared_pools[id];
+    let mut pools = Vec::new();
+    let Some(first) = shared.slices.first() else { return Some(pools) };
+    for of in hosts {
+        let domains = inventory.domains_of_machines(id, &of.shapes)?.into_iter();
+        let domains = domains.map(|domain| (shared.template.nodes.scope(&domain.0), domain));
+        let domains = domains.filter(|(scope, _)| (of.reaches)(scope)).map(|(scope, domain)| (domain, scope));
+        let domains: Vec<(Domain, NodeScope)> = domains.collect();
+        if domains.is_empty() {
+            continue;
+        }
+        let scopes: Vec<NodeScope> = domains.iter().map(|(_, scope)| scope.clone()).collect();
+        pools.push(Pool {
+            index: inventory.slices[*first].pool,
+            // Any numbers that no two pools share.
+            instance: Instance::of_bin(BinId::from_index(number + pools.len())),
+            slices: shared.slices.iter().map(|slice| (*slice, scopes.clone())).collect(),
+            brought: Some(Brought { machines: u64::from(of.machines), domains }),
+        });
+    }
+    Some(pools)
 }
 
 /// The smaller amount of each.

@@ -12,7 +12,7 @@ use crate::fixture::{builder, claim, slice};
 use crate::inventory::{ClaimUse, Inventory, InventoryBuilder};
 use crate::ledger::ClusterLedger;
 use crate::machine::{DomainSelector, MachineTemplate, PoolScope, SharedTemplate};
-use crate::packing::{Wanting, want_too_much};
+use crate::packing::{Hosts, Wanting, want_too_much};
 use dra_types::{NodeScope, ResourceSlice};
 
 const ZONES: [&str; 2] = ["a", "b"];
@@ -159,7 +159,7 @@ impl Problem {
                 reaches,
             })
             .collect();
-        want_too_much(&inventory, &wanting, &ledger)
+        want_too_much(&inventory, &wanting, None, &ledger)
     }
 
     fn published(&self, zone: &str, things: &[Thing]) -> [Arc<ResourceSlice>; 2] {
@@ -350,5 +350,98 @@ fn what_every_machine_brings_has_no_end() {
     let inventory = builder.build();
     let claims = [ClaimUse::Fresh { class, containers: 1 }];
     let wanting = [Wanting { claims: &claims, copies: 1_000, reaches: &|_| true }];
-    assert!(!want_too_much(&inventory, &wanting, &ClusterLedger::new(&inventory)));
+    assert!(!want_too_much(&inventory, &wanting, None, &ClusterLedger::new(&inventory)));
+}
+
+/// Machines that bring so many devices for their zone, by the zones that each may be in; claims for some devices, by the
+/// zones that their pods may be in.
+#[derive(Debug, Clone)]
+struct Brought {
+    devices: usize,
+    hosts: Vec<BTreeSet<usize>>,
+    claims: Vec<(usize, BTreeSet<usize>)>,
+}
+
+impl Brought {
+    /// Whether some arrangement of machines and pods serves all claims.
+    fn is_possible(&self) -> bool {
+        fn hosts_first(of: &Brought, hosts: &[BTreeSet<usize>], free: [usize; 2]) -> bool {
+            let Some((host, rest)) = hosts.split_first() else { return serve(&of.claims, free) };
+            host.iter().any(|&zone| {
+                let mut more = free;
+                more[zone] += of.devices;
+                hosts_first(of, rest, more)
+            })
+        }
+        fn serve(claims: &[(usize, BTreeSet<usize>)], free: [usize; 2]) -> bool {
+            let Some(((count, zones), rest)) = claims.split_first() else { return true };
+            zones.iter().any(|&zone| {
+                let mut less = free;
+                less[zone] = less[zone].wrapping_sub(*count);
+                free[zone] >= *count && serve(rest, less)
+            })
+        }
+        hosts_first(self, &self.hosts, [0, 0])
+    }
+
+    fn wants_too_much(&self) -> bool {
+        let mut builder = builder(&["net"]);
+        let template = super::template("net", self.devices);
+        let nodes = DomainSelector { match_label_keys: [ZONE.into()].into(), ..DomainSelector::default() };
+        let shared = SharedTemplate { template, scope: PoolScope::Machine, nodes };
+        let bringing = builder.machine_shape(shape(vec![], &ZONES).with_shared(vec![Arc::new(shared)]));
+        let mut claim_of = |(count, _): &(usize, BTreeSet<usize>)| {
+            let request = crate::fixture::exactly("r", "net", *count);
+            ClaimUse::Fresh { class: claim(&mut builder, "c", &json!({"requests": [request]})), containers: 1 }
+        };
+        let claims: Vec<ClaimUse> = self.claims.iter().map(&mut claim_of).collect();
+        let inventory = builder.build();
+        let in_zones = |zones: &BTreeSet<usize>, scope: &NodeScope| zones.iter().any(|zone| is_in(scope, ZONES[*zone]));
+        let of_claims: Vec<_> =
+            self.claims.iter().map(|(_, zones)| move |scope: &NodeScope| in_zones(zones, scope)).collect();
+        let of_hosts: Vec<_> = self.hosts.iter().map(|zones| move |scope: &NodeScope| in_zones(zones, scope)).collect();
+        let wanting = claims.iter().zip(&of_claims);
+        let wanting =
+            wanting.map(|(claim, reaches)| Wanting { claims: std::slice::from_ref(claim), copies: 1, reaches });
+        let host = |reaches| Hosts { shapes: [bringing].into_iter().collect(), machines: 1, reaches };
+        let hosts: Vec<Hosts<'_>> = of_hosts.iter().map(|reaches| host(reaches)).collect();
+        let wanting: Vec<Wanting<'_>> = wanting.collect();
+        want_too_much(&inventory, &wanting, Some(&hosts), &ClusterLedger::new(&inventory))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+    #[test]
+    fn what_machines_bring_serves_is_never_too_much(
+        devices in 1..4_usize,
+        hosts in prop::collection::vec(prop::collection::btree_set(0..ZONES.len(), 1..3), 0..4),
+        claims in prop::collection::vec((1..6_usize, prop::collection::btree_set(0..ZONES.len(), 1..3)), 1..5),
+    ) {
+        let problem = Brought { devices, hosts, claims };
+        if problem.wants_too_much() {
+            prop_assert!(!problem.is_possible());
+        }
+    }
+}
+
+#[test]
+fn a_claim_for_more_than_machines_bring_to_any_one_domain_is_too_much() {
+    let (a, b): (BTreeSet<usize>, BTreeSet<usize>) = ([0].into(), [1].into());
+    let both: BTreeSet<usize> = &a | &b;
+    for (hosts, claims, expected) in [
+        ([&a, &b], vec![(6, &both)], true),
+        ([&a, &a], vec![(6, &both)], false),
+        ([&a, &a], vec![(6, &b)], true),
+        ([&a, &both], vec![(8, &a)], false),
+        ([&both, &both], vec![(9, &both)], true),
+        ([&both, &both], vec![(4, &both), (4, &a), (1, &b)], true),
+    ] {
+        let problem = Brought {
+            devices: 4,
+            hosts: hosts.into_iter().cloned().collect(),
+            claims: claims.into_iter().map(|(count, zones)| (count, zones.clone())).collect(),
+        };
+        assert_eq!((problem.wants_too_much(), !problem.is_possible()), (expected, expected), "{problem:?}");
+    }
 }

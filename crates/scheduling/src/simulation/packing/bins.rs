@@ -272,11 +272,15 @@ impl Packing<'_> {
     pub(crate) fn pin_bin(&mut self, id: BinId, pins: &Requirements) -> bool {
         let Some(bin) = self.state.bins.get(id.0) else { return false };
         let offerings = pinned(self.problem, bin, pins);
-        self.restrict_bin(id, offerings, pins)
+        self.restrict(id, offerings, (pins, Decided::ForOthers))
     }
 
     /// Leaves an open machine those of its offerings, and decides labels of it; false if that is not possible.
     pub(crate) fn restrict_bin(&mut self, id: BinId, offerings: IdSet<OfferingId>, pins: &Requirements) -> bool {
+        self.restrict(id, offerings, (pins, Decided::ForItself))
+    }
+
+    fn restrict(&mut self, id: BinId, offerings: IdSet<OfferingId>, (pins, decided): (&Requirements, Decided)) -> bool {
         let problem = self.problem;
         let Some(before) = self.state.bins.get(id.0).cloned() else { return false };
         let mut bin = before.clone();
@@ -289,6 +293,11 @@ impl Packing<'_> {
         }
         bin.open.intersect(pins, problem.names());
         if let Some(devices) = &mut self.state.devices {
+            match decided {
+                // What it brings is told by its ledger, which a machine without claims has not had so far.
+                Decided::ForOthers => devices.begin_ledger(problem, &mut bin),
+                Decided::ForItself => {}
+            }
             devices.release(problem, &mut bin);
         }
         bin.charge = self.charge(table, &bin.offerings);
@@ -300,6 +309,14 @@ impl Packing<'_> {
         self.state.journal.push(|| Undo::Changed(id, Box::new(before)));
         true
     }
+}
+
+/// For whom labels of a machine are decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decided {
+    /// Others are to use what it brings for its domain.
+    ForOthers,
+    ForItself,
 }
 
 fn spot_bin(bins: &[Bin], spot: Spot) -> Option<&Bin> {

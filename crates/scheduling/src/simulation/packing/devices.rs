@@ -498,16 +498,10 @@ impl DeviceState {
         if let Some(shape) = shape {
             table.shapes.keep(&mut bin.offerings, shape);
         }
-        // A machine gets a ledger with its first claim; what daemons take of every machine is in it from the start.
-        let mut own = match bin.devices.take() {
-            Some(own) => Arc::unwrap_or_clone(own),
-            None => BinDevices {
-                ledger: BinLedger::machine_with(&table.shapes.all, of_problem.devices.overhead(), &mut self.cluster),
-                version: 0,
-                extra: Vec::new(),
-                planned: Vec::new(),
-            },
-        };
+        // A machine gets a ledger with its first claim.
+        self.begin_ledger(problem, bin);
+        let Some(own) = bin.devices.take() else { return };
+        let mut own = Arc::unwrap_or_clone(own);
         let mut allocations = way.allocations.clone();
         allocations.copies = copies;
         if let Some(shape) = shape {

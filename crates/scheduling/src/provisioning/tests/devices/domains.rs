@@ -367,3 +367,124 @@ proptest! {
         }
     }
 }
+
+/// Routers with one GPU and four links for their zone, and machines with neither; pods with a GPU have to be on the
+/// former and pods with links on the latter.
+fn hosts(hosts: &[Option<&str>], links: &[(usize, Option<&str>)], have_claims: bool) -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(NET, None).device_class(GPU, None);
+    f.instance_type("plain", 8, 32).offering("a", "on-demand", 10).offering("b", "on-demand", 9);
+    f.instance_type("router", 8, 32).offering("a", "on-demand", 30).offering("b", "on-demand", 29);
+    f.plain_devices(GPU, 1).devices_for_nodes(NET, 4, Machine, &[ZONE]);
+    f.pool("default");
+    f.claim_template("gpu", &json!({"requests": [exactly("r", GPU, 1)]}));
+    for (index, zone) in hosts.iter().enumerate() {
+        let mut pod = f.pod(&format!("host-{index}"));
+        pod = pod.requests(5000, gib(1)).select(api::labels::INSTANCE_TYPE, "router");
+        if have_claims {
+            pod = pod.claims_from("gpu");
+        }
+        if let Some(zone) = zone {
+            pod.select(ZONE, zone);
+        }
+    }
+    for (index, (count, zone)) in links.iter().enumerate() {
+        let template = format!("links-{count}");
+        f.claim_template(&template, &json!({"requests": [exactly("r", NET, *count)]}));
+        let pod = f.pod(&format!("link-{index}")).requests(1000, gib(1)).claims_from(&template);
+        let pod = pod.select(api::labels::INSTANCE_TYPE, "plain");
+        if let Some(zone) = zone {
+            pod.select(ZONE, zone);
+        }
+    }
+    f
+}
+
+#[test]
+fn claims_get_what_several_machines_of_one_domain_bring() {
+    let anywhere = [None, None];
+    for have_claims in [true, false] {
+        for links in [vec![1; 6], vec![1; 8], vec![2; 3], vec![2; 4], vec![4; 2], vec![6], vec![8], vec![5, 3]] {
+            let links: Vec<_> = links.into_iter().map(|count| (count, None)).collect();
+            let snapshot = hosts(&anywhere, &links, have_claims).snapshot();
+            let made = plan(&snapshot);
+            assert!(made.refusals.is_empty(), "{links:?}, {have_claims}: {:?}", made.refusals);
+            let zones = made.machines.iter().map(|machine| snapshot.interner.value_arc(machine.launch.zone));
+            let alone = links.iter().any(|(count, _)| *count > 4);
+            assert!(!alone || zones.collect::<std::collections::BTreeSet<_>>().len() == 1, "all in one zone");
+            assert!(made.cost() >= i128::from(made.lower_bound.0), "a bound is not above the price");
+        }
+    }
+}
+
+#[test]
+fn machines_of_different_domains_do_not_serve_one_claim_and_the_refusal_is_a_proof() {
+    let (a, b) = (Some("a"), Some("b"));
+    let one_each = |zone| vec![(1, zone); 6];
+    for (of_hosts, links, refused) in [
+        ([a, b], vec![(6, None)], 1),
+        ([a, a], vec![(6, b)], 1),
+        ([a, a], vec![(6, None)], 0),
+        ([a, b], one_each(a), 2),
+        ([a, b], one_each(None), 0),
+        ([a, a], one_each(b), 6),
+        ([a, a], one_each(a), 0),
+        ([None, None], vec![(9, None)], 1),
+        ([None, None], vec![(1, None); 9], 1),
+    ] {
+        let made = plan(&hosts(&of_hosts, &links, true).snapshot());
+        let verdicts: Vec<Verdict> = made.refusals.iter().map(|refusal| refusal.verdict).collect();
+        assert_eq!(verdicts, vec![Verdict::DoesNotFit; refused], "{of_hosts:?} {links:?}");
+    }
+}
+
+/// Whether machines of hosts, each in one of the zones that it may be in, serve claims for links in one of theirs.
+fn do_hosts_serve(hosts: &[Option<usize>], links: &[(usize, Option<usize>)], free: &mut [usize; 2]) -> bool {
+    let zones = |of: Option<usize>| of.map_or(0..2, |zone| zone..zone + 1);
+    if let Some((&host, hosts)) = hosts.split_first() {
+        return zones(host).any(|zone| {
+            free[zone] += 4;
+            let serve = do_hosts_serve(hosts, links, free);
+            free[zone] -= 4;
+            serve
+        });
+    }
+    let Some((&(count, of), links)) = links.split_first() else { return true };
+    zones(of).any(|zone| {
+        let has_room = free[zone] >= count;
+        has_room && {
+            free[zone] -= count;
+            let serve = do_hosts_serve(hosts, links, free);
+            free[zone] += count;
+            serve
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn what_hosts_cannot_serve_is_refused_and_only_that_by_a_proof(
+        of_hosts in prop::collection::vec(prop::option::of(0..2_usize), 0..4),
+        links in prop::collection::vec((1..7_usize, prop::option::of(0..2_usize)), 1..4),
+        have_claims in any::<bool>(),
+    ) {
+        let name = |zone: usize| ["a", "b"][zone];
+        let zones_of_hosts: Vec<_> = of_hosts.iter().map(|zone| zone.map(name)).collect();
+        let zones_of_links: Vec<_> = links.iter().map(|(count, zone)| (*count, zone.map(name))).collect();
+        let snapshot = hosts(&zones_of_hosts, &zones_of_links, have_claims).snapshot();
+        let made = plan(&snapshot);
+        let refused = |index: &usize| {
+            let name = format!("link-{index}");
+            made.refusals.iter().find(|refusal| *snapshot.pods[refusal.pod].pod.name.name == *name)
+        };
+        let placed: Vec<_> = (0..links.len()).filter(|index| refused(index).is_none()).map(|index| links[index]).collect();
+        prop_assert!(do_hosts_serve(&of_hosts, &placed, &mut [0, 0]), "{placed:?}");
+        for index in 0..links.len() {
+            if refused(&index).is_some_and(|refusal| refusal.verdict == Verdict::DoesNotFit) {
+                let with_it: Vec<_> = placed.iter().copied().chain([links[index]]).collect();
+                prop_assert!(!do_hosts_serve(&of_hosts, &with_it, &mut [0, 0]), "{with_it:?}");
+            }
+        }
+    }
+}

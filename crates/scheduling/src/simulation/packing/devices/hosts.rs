@@ -1,15 +1,15 @@
-//! Machines that bring pools for others: which of their labels are still to be decided for that, and what is left of
-//! their offerings once these are.
+//! Machines that bring pools for others, whether or not their own pods have claims: which of their labels are still to
+//! be decided for that, and what is left of their offerings once these are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use dra_sched::Domain;
+use dra_sched::{BinLedger, Domain, ShapeId};
 use model::{IdSet, KeyId, Requirement, Requirements, ValueId, ValueSet};
 
-use super::{DeviceState, narrow};
+use super::{BinDevices, DeviceState, narrow};
 use crate::catalogue::OfferingId;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
@@ -26,18 +26,21 @@ impl Packing<'_> {
     /// The values that open labels of a machine can still take, all labels that matter together.
     pub(crate) fn ways_to_decide(&self, id: BinId) -> Vec<Requirements> {
         let problem = self.problem;
-        let Some((bin, own)) = self.state.bins.get(id.0).and_then(|bin| Some((bin, bin.devices.as_ref()?))) else {
-            return Vec::new();
-        };
-        let Some(of_problem) = &problem.devices else { return Vec::new() };
+        let (Some(bin), Some(of_problem)) = (self.state.bins.get(id.0), &problem.devices) else { return Vec::new() };
         let inventory = &of_problem.devices.inventory;
-        if !own.ledger.shapes().into_iter().flatten().all(|shape| inventory.brings_pools(shape)) {
+        let table = &problem.pools[bin.pool];
+        let own = bin.devices.as_ref().map(|own| &own.ledger);
+        let shapes: IdSet<ShapeId> = match own {
+            Some(ledger) => ledger.shapes().into_iter().flatten().collect(),
+            None => table.shapes.shapes(&bin.offerings),
+        };
+        if shapes.is_empty() || !shapes.iter().all(|shape| inventory.brings_pools(shape)) {
             return Vec::new();
         }
-        let table = &problem.pools[bin.pool];
         let names = problem.names();
+        let decided = own.and_then(BinLedger::domain);
         let keys: Vec<KeyId> =
-            open_keys(own.ledger.domain(), inventory.mentioned_keys()).filter_map(|key| names.find_key(key)).collect();
+            open_keys(decided, inventory.mentioned_keys()).filter_map(|key| names.find_key(key)).collect();
         let mut ways: BTreeMap<Vec<Arc<str>>, Requirements> = BTreeMap::new();
         for offering in bin.offerings.iter() {
             let values = keys.iter().filter_map(|&key| Some((key, value_of(table, Some(bin), offering, key)?)));
@@ -65,6 +68,15 @@ pub(super) fn value_of(table: &PoolTable<'_>, bin: Option<&Bin>, offering: Offer
 }
 
 impl DeviceState {
+    /// Begins to keep what a machine holds and brings, if that is not kept yet; what daemons take of every machine is in
+    /// it from the start.
+    pub(crate) fn begin_ledger(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
+        let Some(of_problem) = problem.devices.as_ref().filter(|_| bin.devices.is_none()) else { return };
+        let shapes = &problem.pools[bin.pool].shapes.all;
+        let ledger = BinLedger::machine_with(shapes, of_problem.devices.overhead(), &mut self.cluster);
+        bin.devices = Some(Arc::new(BinDevices { ledger, version: 0, extra: Vec::new(), planned: Vec::new() }));
+    }
+
     /// Pins labels that all offerings of a machine agree on.
     pub(super) fn pin_decided(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
         let Some(of_problem) = problem.devices.as_ref().filter(|of| of.devices.brings_pools()) else { return };

@@ -1,13 +1,17 @@
 //! Devices that plainly run out: where classes want more than there can be wherever they go, no search for room is
-//! needed to tell, and none would end soon.
+//! needed to tell, and none would end soon. Pools that machines bring for others count as often as there can be such
+//! machines.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use dra_sched::packing::Wanting;
+use dra_sched::ShapeId;
+use dra_sched::packing::{Hosts, Wanting};
 use dra_types::{NodeScope, NodeSelectorOperator, NodeSelectorRequirement};
-use model::{KeyId, NodeName, ValueSet};
+use model::{IdSet, KeyId, NodeName, ValueSet};
 
+use crate::devices::NodeDevices;
 use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::{Alternative, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
@@ -18,21 +22,75 @@ pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) ->
     let problem = packing.problem;
     let (Some(of_problem), Some(state)) = (&problem.devices, &packing.state.devices) else { return false };
     let wants_devices = |(class, _): &&(ClassId, u32)| problem.classes[*class].devices.is_some();
-    let places: Vec<(Places<'_>, u32)> =
-        copies.iter().filter(wants_devices).map(|&(class, copies)| (Places::of(problem, class), copies)).collect();
-    let reaches: Vec<_> = places.iter().map(|(of, _)| |scope: &NodeScope| of.reach(scope)).collect();
-    let wanting = places.iter().zip(&reaches).filter_map(|((of, copies), reaches)| {
-        let claims = of_problem.claims(&problem.classes[of.class], of.variant()?);
+    let wanting = copies.iter().filter(wants_devices);
+    let places: Vec<(ClassId, u32, Places<'_>)> =
+        wanting.map(|&(class, copies)| (class, copies, Places::of(problem, class))).collect();
+    let reaches: Vec<_> = places.iter().map(|(.., of)| |scope: &NodeScope| of.reach(scope)).collect();
+    let wanting = places.iter().zip(&reaches).filter_map(|((class, copies, of), reaches)| {
+        let claims = of_problem.claims(&problem.classes[*class], of.variant(*class)?);
         Some(Wanting { claims, copies: *copies, reaches })
     });
     let ledger = of_problem.ledger_after(state.cluster.released());
-    dra_sched::packing::want_too_much(&of_problem.devices.inventory, &wanting.collect::<Vec<_>>(), &ledger)
+    let wanting: Vec<Wanting<'_>> = wanting.collect();
+    let could_host = Host::all(problem, of_problem);
+    let reaches: Vec<_> =
+        could_host.iter().flatten().map(|host| |scope: &NodeScope| host.places.reach(scope)).collect();
+    let hosts: Option<Vec<Hosts<'_>>> = could_host.as_ref().map(|all| {
+        let all = all.iter().zip(&reaches);
+        all.map(|(host, reaches)| Hosts { shapes: host.shapes.clone(), machines: host.machines, reaches }).collect()
+    });
+    dra_sched::packing::want_too_much(&of_problem.devices.inventory, &wanting, hosts.as_deref(), &ledger)
 }
 
-/// Where a class could be.
+/// Machines that may bring pools for others: of the pods of one class, or one that is on its way.
+struct Host<'p> {
+    places: Places<'p>,
+    shapes: IdSet<ShapeId>,
+    machines: u32,
+}
+
+impl<'p> Host<'p> {
+    /// All that there could be; `None` if that is not known. A machine is launched for a pod at least.
+    fn all(problem: &'p Problem<'p>, of_problem: &ProblemDevices<'p>) -> Option<Vec<Self>> {
+        if !of_problem.devices.brings_pools() {
+            return Some(Vec::new());
+        }
+        let inventory = &of_problem.devices.inventory;
+        let bringing = |mut shapes: IdSet<ShapeId>| {
+            let others: Vec<ShapeId> = shapes.iter().filter(|shape| !inventory.brings_pools(*shape)).collect();
+            for shape in others {
+                shapes.remove(shape);
+            }
+            shapes
+        };
+        let mut hosts = Vec::new();
+        for (class, pods) in problem.classes.iter_enumerated().filter(|(_, pods)| !pods.is_refused()) {
+            let places = Places::on_machines(problem, class);
+            let mut shapes = IdSet::default();
+            for (table, alternative) in &places.machines {
+                shapes.union_with(&bringing(table.shapes.shapes(&alternative.offerings)));
+            }
+            if places.is_cut_off {
+                return None;
+            }
+            if !shapes.is_empty() {
+                hosts.push(Self { places, shapes, machines: pods.count() });
+            }
+        }
+        for (id, node) in problem.snapshot.nodes.iter_enumerated() {
+            let Some(NodeDevices::Expected(shapes)) = of_problem.devices.node(id) else { continue };
+            let shapes = bringing(shapes.clone());
+            if !shapes.is_empty() {
+                hosts.push(Self { places: Places::on(problem, node), shapes, machines: 1 });
+            }
+        }
+        Some(hosts)
+    }
+}
+
+/// Where pods could be.
 struct Places<'p> {
     problem: &'p Problem<'p>,
-    class: ClassId,
     nodes: Vec<&'p Node>,
     names: BTreeSet<&'p NodeName>,
     machines: Vec<(&'p PoolTable<'p>, &'p Alternative)>,
@@ -46,14 +104,29 @@ impl<'p> Places<'p> {
         let accepting = problem.node_order.iter().filter(|&&node| problem.node_accepts(class, node));
         let nodes: Vec<&Node> = accepting.map(|&node| &*problem.snapshot.nodes[node]).collect();
         let names = nodes.iter().filter_map(|node| node.name.as_ref()).collect();
+        Self { nodes, names, ..Self::on_machines(problem, class) }
+    }
+
+    /// On machines to be alone.
+    fn on_machines(problem: &'p Problem<'p>, class: ClassId) -> Self {
         let machines = problem.pools.iter().flat_map(|table| table.by_class[class].iter().map(move |it| (table, it)));
         let is_cut_off = problem.pools.iter().any(|table| table.cut_off.contains(class));
-        Self { problem, class, nodes, names, machines: machines.collect(), is_cut_off, known: RefCell::default() }
+        Self { machines: machines.collect(), is_cut_off, ..Self::nowhere(problem) }
+    }
+
+    /// On one node.
+    fn on(problem: &'p Problem<'p>, node: &'p Node) -> Self {
+        Self { nodes: vec![node], names: node.name.iter().collect(), ..Self::nowhere(problem) }
+    }
+
+    fn nowhere(problem: &'p Problem<'p>) -> Self {
+        let (nodes, names, machines) = (Vec::new(), BTreeSet::new(), Vec::new());
+        Self { problem, nodes, names, machines, is_cut_off: false, known: RefCell::default() }
     }
 
     /// By which of its variants the class is, wherever it goes; `None` if it has several.
-    fn variant(&self) -> Option<usize> {
-        let on_nodes = self.nodes.iter().map(|node| self.problem.variant_at(self.class, &node.allocatable));
+    fn variant(&self, class: ClassId) -> Option<usize> {
+        let on_nodes = self.nodes.iter().map(|node| self.problem.variant_at(class, &node.allocatable));
         let mut variants = on_nodes.chain(self.machines.iter().map(|(_, alternative)| alternative.variant));
         let first = variants.next()?;
         (!self.is_cut_off && variants.all(|variant| variant == first)).then_some(first)
