@@ -436,15 +436,16 @@ fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Serv
     resources.chain(slots).chain(claiming.into_iter().map(Dimension::Served)).collect()
 }
 
-/// How many replicas new machines have devices for. Classes for which that could not be decided are left out.
+/// How many replicas new machines have devices for. Left out are classes for which that could not be decided, and those
+/// that may use what other machines bring: a machine that has no devices for them by itself may have some beside others.
 fn served(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Served {
     let mut served = Served::default();
-    if problem.devices.is_none() {
-        return served;
-    }
+    let Some(of_problem) = &problem.devices else { return served };
     let packing = Packing::new(problem, run, Charging::Least);
     for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
-        if problem.classes[class].devices.is_some()
+        let pods = &problem.classes[class];
+        if pods.devices.is_some()
+            && !of_problem.grows(pods)
             && let Some(by_pool) = problem.pools.ids().map(|pool| most(&packing, pool, class, copies)).collect()
         {
             served.insert(class, by_pool);
