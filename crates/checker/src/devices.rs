@@ -99,6 +99,29 @@ pub(crate) fn concern(snapshot: &Snapshot, pod: &Pod) -> bool {
     snapshot.devices.is_some() && pods_of(snapshot).any(|(known, _)| known.uid == pod.uid)
 }
 
+/// Claims that end with the pods that use them before anybody is bound to their devices: kube-scheduler binds nobody
+/// before. Where somebody who waits has the claim too, it stays.
+fn given_back<'d>(snapshot: &Snapshot, devices: &'d Devices) -> BTreeSet<&'d NamespacedName> {
+    let objects = &devices.objects;
+    let is_over =
+        |consumer: &dra_types::Consumer| &*consumer.resource == "pods" && devices.ending().contains(&consumer.uid);
+    let over = objects.claims.iter().filter(|(_, claim)| !claim.reserved_for.is_empty());
+    let mut over: BTreeSet<&NamespacedName> =
+        over.filter(|(_, claim)| claim.reserved_for.iter().all(is_over)).map(|(name, _)| name).collect();
+    if over.is_empty() {
+        return over;
+    }
+    let waiting = pods_of(snapshot).map(|(_, wants)| wants).chain(devices.nominated().map(|(_, wants)| wants));
+    for wanted in
+        waiting.filter_map(|pod| pods::claims(pod, &objects.lookup(), devices.inventory.compat()).ok()).flatten()
+    {
+        if let WantedClaim::Existing { claim, .. } = &wanted {
+            over.remove(claim);
+        }
+    }
+    over
+}
+
 impl Compiled {
     pub(crate) fn new(world: &World<'_>, devices: &Devices) -> Self {
         let objects = &devices.objects;
@@ -118,7 +141,8 @@ impl Compiled {
             builder.slice(Arc::clone(slice));
         }
         let mut allocated = BTreeMap::new();
-        for (name, claim) in &objects.claims {
+        let given_back = given_back(world.snapshot, devices);
+        for (name, claim) in objects.claims.iter().filter(|(name, _)| !given_back.contains(name)) {
             builder.claim(Arc::clone(claim));
             allocated.extend(claim.allocation.clone().map(|allocation| (name.clone(), allocation)));
         }

@@ -5,6 +5,7 @@ mod bound;
 mod cache;
 mod daemons;
 mod devices;
+mod ending;
 pub(crate) mod fleet;
 mod nodes;
 mod pending;
@@ -138,6 +139,7 @@ pub fn snapshot_with(
     cache.end();
     let daemon_sets = daemons::daemon_sets(&cluster, &nodes, context.interner, &mut errors);
     let mut pods = pending::pending_pods(&cluster, &nodes, context.interner);
+    let ending = ending::ending(&cluster, &nodes);
     let mut fleet = cluster.wants_fleet.then(|| fleet::fleet(&cluster, &nodes, context.interner, &mut errors));
     let mut buffers = cluster.buffers;
     let moving = fleet.iter_mut().flat_map(|fleet| &mut fleet.nodes).flat_map(FleetNode::moving_mut);
@@ -180,11 +182,11 @@ pub fn snapshot_with(
     } else {
         let to_place = PodsToPlace { pods: &pods, buffers: &buffers };
         let nominated = nominated_pods(&nodes, &pods, &with_devices);
-        let before = PodsBefore { daemon_sets: &daemons, nominated: &nominated };
+        let before = PodsBefore { daemon_sets: &daemons, nominated: &nominated, ending: &ending };
         let parts = SnapshotParts { pools: &node_pools, nodes: &nodes, pods: to_place, before, names: &interner };
         let devices = Devices::new(Arc::clone(&objects), compat, parts);
         if let Some(fleet) = &mut fleet {
-            fleet.devices = Some(DeviceSources { objects, compat, daemon_sets: daemons, nominated });
+            fleet.devices = Some(DeviceSources { objects, compat, daemon_sets: daemons, nominated, ending });
         }
         devices
     };

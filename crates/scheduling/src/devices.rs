@@ -26,13 +26,17 @@ mod nodes;
 mod nominated;
 mod shapes;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use dra_sched::{BinLedger, ClusterLedger, Inventory, InventoryBuilder, MachineOverhead, ShapeId, pods::Claims};
 use dra_types::{
     ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, NodeFacts, PodGroup, ResourceClaim, ResourceSlice,
 };
-use model::{IdSet, IdVec, Interner, NamespacedName, ResourceVec, define_id, workload::DaemonSet};
+use model::{IdSet, IdVec, Interner, NamespacedName, ResourceVec, Uid, define_id, workload::DaemonSet};
 
 use crate::{
     catalogue::TypeId,
@@ -88,6 +92,9 @@ pub struct PodsBefore<'a> {
     pub daemon_sets: &'a [DaemonPod],
     /// Pods that the scheduler is about to bind.
     pub nominated: &'a [NominatedPod],
+    /// Pods that are being deleted and end before a machine could be there: a claim that only they use counts as given
+    /// back.
+    pub ending: &'a [Uid],
 }
 
 /// The parts of a snapshot that devices are compiled for.
@@ -120,6 +127,7 @@ pub struct Devices {
     nodes: IdVec<NodeId, NodeDevices>,
     daemons: Daemons,
     nominated: Nominated,
+    ending: BTreeSet<Uid>,
     ends: Ends,
     /// What is taken before anything is planned.
     ledger: ClusterLedger,
@@ -179,6 +187,7 @@ impl Devices {
             nodes: of_nodes,
             daemons,
             nominated,
+            ending: before.ending.iter().cloned().collect(),
             ledger,
         })
     }
@@ -211,6 +220,11 @@ impl Devices {
     /// The pods that the scheduler is about to bind, in the order in which they are given their devices.
     pub fn nominated(&self) -> impl Iterator<Item = &NominatedPod> {
         self.nominated.pods()
+    }
+
+    /// The pods of [`PodsBefore::ending`].
+    pub fn ending(&self) -> &BTreeSet<Uid> {
+        &self.ending
     }
 
     /// Whether pods are nominated to a node that want devices there.

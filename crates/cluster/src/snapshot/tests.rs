@@ -581,3 +581,30 @@ fn a_daemon_of_an_earlier_template_says_nothing_of_the_next_one() {
     let stranger = agent(9, 2, "700m", Some("ours")).replace("uid: agent,", "uid: another,");
     assert_eq!(agents_requests(&[&stranger]), (0, 1024), "a DaemonSet of that name that is gone");
 }
+
+#[test]
+fn pods_with_claims_end_soon_if_their_time_is_over_before_a_machine_could_be_there() {
+    let mut text = "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\n".to_owned();
+    for (name, deadline, claims) in [
+        ("soon", Some("2026-01-01T01:01:00Z"), true),
+        ("late", Some("2026-01-01T01:10:00Z"), true),
+        ("stuck", Some("2026-01-01T00:50:00Z"), true),
+        ("without-claims", Some("2026-01-01T01:01:00Z"), false),
+        ("stays", None, true),
+    ] {
+        let mut metadata = json!({"name": name, "namespace": "ns", "uid": name});
+        if let Some(deadline) = deadline {
+            metadata["deletionTimestamp"] = deadline.into();
+        }
+        let entry = json!({"name": "gpu", "resourceClaimName": "gpu"});
+        let claims: Vec<Value> = claims.then_some(entry).into_iter().collect();
+        let spec = json!({"nodeName": "node-a", "containers": [{"name": "c"}], "resourceClaims": claims});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        let _ = write!(text, "---\n{pod}\n");
+    }
+    let (cluster, interner) = cluster(&text);
+    let cluster = Cluster { now: Timestamp::parse("2026-01-01T01:00:00Z").unwrap(), ..cluster };
+    let (snapshot, errors) = snapshot(cluster.clone(), interner, &ProviderLabels::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(ending::ending(&cluster, &snapshot.nodes), [Uid::from("soon")]);
+}

@@ -172,7 +172,7 @@ impl Demands {
                 class_of(&entry.name, &template.spec, &template.unsupported, builder);
             }
         }
-        let leaving = Leaving::new(pods, nodes);
+        let leaving = Leaving::new(pods, nodes, before, (objects, &compat));
         let ids =
             objects.claims.iter().map(|(name, claim)| (name.clone(), builder.claim(leaving.without(claim)))).collect();
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use dra_types::Compat;
-use model::{DurationMs, InstanceTypeName, NodePoolName, Pod, PriceNanoUsdPerHour, ResourceVec, Timestamp};
+use model::{DurationMs, InstanceTypeName, NodePoolName, Pod, PriceNanoUsdPerHour, ResourceVec, Timestamp, Uid};
 
 use super::eviction::{EvictionCost, Forbidden};
 use super::expiration::ExpirationPolicy;
@@ -324,6 +324,8 @@ pub struct DeviceSources {
     pub daemon_sets: Vec<DaemonPod>,
     /// Pods that the scheduler is about to bind.
     pub nominated: Vec<NominatedPod>,
+    /// Pods that end before a machine could be there.
+    pub ending: Vec<Uid>,
 }
 
 impl DeviceSources {
@@ -333,7 +335,7 @@ impl DeviceSources {
             pools: &snapshot.node_pools,
             nodes: &snapshot.nodes,
             pods: PodsToPlace { pods: &snapshot.pods, buffers: &snapshot.buffers },
-            before: PodsBefore { daemon_sets: &self.daemon_sets, nominated: &self.nominated },
+            before: PodsBefore { daemon_sets: &self.daemon_sets, nominated: &self.nominated, ending: &self.ending },
             names: &snapshot.interner,
         };
         Devices::new(Arc::clone(&self.objects), self.compat, parts)

@@ -164,3 +164,52 @@ fn what_is_allocated_of_a_zones_pool_counts_while_the_pool_is_published_anew() {
         "#]],
     );
 }
+
+/// [`two_gpus`], both of them of a claim that these pods use, of which some end soon.
+fn both_held(consumers: &[&str], ending: &[&str]) -> Fixture {
+    let mut f = two_gpus(0);
+    let results: Vec<_> = ["d0", "d1"]
+        .iter()
+        .map(|device| json!({"request": "r", "driver": GPU, "pool": "n1", "device": device}))
+        .collect();
+    let consumer = |name: &&str| json!({"resource": "pods", "name": name, "uid": name});
+    let consumers_of_claim: Vec<_> = consumers.iter().map(consumer).collect();
+    let status = json!({"allocation": {"devices": {"results": results}}, "reservedFor": consumers_of_claim});
+    f.resource_claim("held", &json!({"requests": [exactly("r", GPU, 2)]}), &status);
+    for name in consumers {
+        let pod = f.pod(name).requests(1000, gib(1)).claims("held");
+        if ending.contains(name) { pod.ends_soon().runs() } else { pod.runs() }
+    }
+    f
+}
+
+#[test]
+fn devices_of_a_claim_are_free_if_all_who_use_it_end_before_a_machine_could_be_there() {
+    for (consumers, ending, placed) in [
+        (vec!["x"], vec!["x"], true),
+        (vec!["x", "y"], vec!["x", "y"], true),
+        (vec!["x", "y"], vec!["x"], false),
+        (vec!["x"], vec![], false),
+        // Allocated, and reserved for nobody: the scheduler takes it back for its own pods alone.
+        (vec![], vec!["x"], false),
+    ] {
+        let mut f = both_held(&consumers, &ending);
+        f.pod("waits").requests(1000, gib(1)).claims_from("one");
+        let made = plan(&f.snapshot());
+        assert_eq!((made.existing.len(), made.refusals.len()), if placed { (1, 0) } else { (0, 1) }, "{consumers:?}");
+        assert!(made.machines.is_empty());
+    }
+}
+
+#[test]
+fn a_claim_that_somebody_waits_with_stays_allocated_though_those_who_use_it_end() {
+    // The scheduler lets `joins` in beside `x`, and then the claim is never given back.
+    let mut f = both_held(&["x"], &["x"]);
+    f.pod("joins").requests(1000, gib(1)).claims("held");
+    f.pod("waits").requests(1000, gib(1)).claims_from("one");
+    let snapshot = f.snapshot();
+    let made = plan(&snapshot);
+    let refused: Vec<_> = made.refusals.iter().map(|it| &*snapshot.pods[it.pod].pod.name.name).collect();
+    assert_eq!(refused, ["waits"]);
+    assert_eq!(made.existing.iter().flat_map(|it| &it.pods).count(), 1);
+}
