@@ -1,6 +1,8 @@
 //! What the leader does beside what the controllers ask of the provider: node classes are looked at, launches are
 //! finished, prices are asked for, and machines that will not last are given up.
 
+pub(crate) mod interruptions;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use model::{DurationMs, Timestamp};
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
-use crate::interruption::watch::Watch;
+use self::interruptions::Watch;
 use crate::provider::cluster::{Cluster, Failure};
 use crate::provider::{Clock, Ec2CloudProvider};
 use crate::reconcile::{NodeClassReconciler, Outcome};

@@ -3,8 +3,6 @@
 //! `pkg/controllers/interruption/messages` of karpenter-provider-aws 1.15: the same sources and kinds, by source and
 //! `detail-type` of the envelope.
 
-pub(crate) mod watch;
-
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -12,8 +12,8 @@ use tracing::{info, warn};
 
 use crate::api_cluster::ApiCluster;
 use crate::background::Background;
+use crate::background::interruptions::Watch;
 use crate::cluster_facts::{Facts, Told};
-use crate::interruption::watch::Watch;
 use crate::options::Options;
 use crate::provider::Ec2CloudProvider;
 use crate::reconcile::{NodeClassReconciler, Settings};

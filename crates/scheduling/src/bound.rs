@@ -437,7 +437,8 @@ fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Serv
 }
 
 /// How many replicas new machines have devices for. Left out are classes for which that could not be decided, and those
-/// that may use what other machines bring: a machine that has no devices for them by itself may have some beside others.
+/// that may use what other machines bring: a machine that has no devices for them by itself may have some beside
+/// others.
 fn served(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Served {
     let mut served = Served::default();
     let Some(of_problem) = &problem.devices else { return served };

@@ -259,8 +259,8 @@ pub(crate) const NOMINATED_STEPS: u64 = 50_000;
 pub(crate) const MAX_HOSTS: usize = 16;
 
 /// Ways to decide open machines that are sorted by domain, where no machine alone is of use to a class. More are not
-/// looked at. Nothing is recorded; it is eight domains with [`MAX_HOSTS`] machines each, and [`HOST_TRIALS`] bounds what
-/// is tried of them.
+/// looked at. Nothing is recorded; it is eight domains with [`MAX_HOSTS`] machines each, and [`HOST_TRIALS`] bounds
+/// what is tried of them.
 pub(crate) const MAX_HOSTS_OF_DOMAINS: usize = 128;
 
 /// Comparisons of these ways for one class. What is left is placed as things are. Nothing is recorded; eight rounds of

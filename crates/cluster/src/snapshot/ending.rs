@@ -1,10 +1,10 @@
-//! Pods that are being deleted and will be gone before a machine could be there: what only they hold of devices is worth
-//! waiting for.
+//! Pods that are being deleted and will be gone before a machine could be there: what only they hold of devices is
+//! worth waiting for.
 //!
 //! How long a machine takes is learned for each NodePool from its NodeClaims that have come up: the median of the time
-//! from their creation until they were initialized. Until one has, and on nodes of no NodePool, [`DEFAULT`] counts; what
-//! was learned counts within [`BOUNDS`]. A pod whose time is over by as much is not waited for any longer: something
-//! keeps it (a finalizer, a kubelet that does not answer), and nobody knows for how long.
+//! from their creation until they were initialized. Until one has, and on nodes of no NodePool, [`DEFAULT`] counts;
+//! what was learned counts within [`BOUNDS`]. A pod whose time is over by as much is not waited for any longer:
+//! something keeps it (a finalizer, a kubelet that does not answer), and nobody knows for how long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) fn ending(cluster: &Cluster, nodes: &IdVec<NodeId, Arc<Node>>) -> Vec
     ending
 }
 
-/// Whether a pod that has to be gone by the deadline (`metadata.deletionTimestamp`) is likely to be so in that time, and
-/// is not overdue by more.
+/// Whether a pod that has to be gone by the deadline (`metadata.deletionTimestamp`) is likely to be so in that time,
+/// and is not overdue by more.
 fn is_soon(now: Timestamp, deadline: Timestamp, launch_time: DurationMs) -> bool {
     deadline <= now.saturating_add(launch_time) && now <= deadline.saturating_add(launch_time)
 }

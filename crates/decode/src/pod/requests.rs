@@ -1,8 +1,9 @@
 //! What a pod asks of a node, by the rules of `PodRequests` in `k8s.io/component-helpers/resource` 1.36 as
 //! kube-scheduler calls it: containers are summed, init containers need their maximum on top of the restartable ones
 //! started before them, resources of the whole pod replace the sum, resizes in progress count with the largest of what
-//! is asked, allocated and in force, and the pod's overhead comes on top. From 1.37 on the largest is taken of sums, not
-//! for each container; what these sums are is kept beside ([`Resizing`]), since a pod is read before the release is known.
+//! is asked, allocated and in force, and the pod's overhead comes on top. From 1.37 on the largest is taken of sums,
+//! not for each container; what these sums are is kept beside ([`Resizing`]), since a pod is read before the release is
+//! known.
 //!
 //! Beside that, what the API server's defaulting does: a limit without a request is a request.
 

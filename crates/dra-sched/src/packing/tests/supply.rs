@@ -353,8 +353,8 @@ fn what_every_machine_brings_has_no_end() {
     assert!(!want_too_much(&inventory, &wanting, None, &ClusterLedger::new(&inventory)));
 }
 
-/// Machines that bring so many devices for their zone, by the zones that each may be in; claims for some devices, by the
-/// zones that their pods may be in.
+/// Machines that bring so many devices for their zone, by the zones that each may be in; claims for some devices, by
+/// the zones that their pods may be in.
 #[derive(Debug, Clone)]
 struct Brought {
     devices: usize,

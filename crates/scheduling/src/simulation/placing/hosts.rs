@@ -95,8 +95,8 @@ fn place_as_is(packing: &mut Packing<'_>, class: ClassId, wanted: u32) -> Answer
     Answer::new(left, end)
 }
 
-/// The machines to be decided for the class, if that leaves fewer copies or costs less: one of them, or, where one alone
-/// is of no use, several for one domain.
+/// The machines to be decided for the class, if that leaves fewer copies or costs less: one of them, or, where one
+/// alone is of no use, several for one domain.
 fn best_hosts(packing: &mut Packing<'_>, class: ClassId, wanted: u32, trials: &mut usize) -> Answer<Option<Hosts>> {
     let alone = hosts(packing, MAX_HOSTS);
     *trials = trials.saturating_sub(alone.len() + 1);

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::scenario::{Scenario, id_of};
 
-/// What the server would refuse or drop, each as a text that names object and field; nothing is written. Nodes are there.
+/// What the server would refuse or drop, each as a text that names object and field; nothing is written. Nodes are
+/// there.
 pub(super) async fn not_served(client: &Client, scenario: &Scenario) -> Result<Vec<String>> {
     let mut reasons = Vec::new();
     for object in scenario.objects.iter().filter(|object| object["kind"] != "Node") {

@@ -68,8 +68,8 @@ pub(super) fn value_of(table: &PoolTable<'_>, bin: Option<&Bin>, offering: Offer
 }
 
 impl DeviceState {
-    /// Begins to keep what a machine holds and brings, if that is not kept yet; what daemons take of every machine is in
-    /// it from the start.
+    /// Begins to keep what a machine holds and brings, if that is not kept yet; what daemons take of every machine is
+    /// in it from the start.
     pub(crate) fn begin_ledger(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
         let Some(of_problem) = problem.devices.as_ref().filter(|_| bin.devices.is_none()) else { return };
         let shapes = &problem.pools[bin.pool].shapes.all;

@@ -10,7 +10,7 @@ use api::{NodeClaim, annotations};
 use model::{DurationMs, Timestamp};
 use tracing::{info, warn};
 
-use super::{Interruption, Kind};
+use crate::interruption::{Interruption, Kind};
 use crate::provider::cluster::{Cluster, Failure};
 use crate::provider::{Clock, Ec2CloudProvider};
 use crate::provider_id::MachineId;
