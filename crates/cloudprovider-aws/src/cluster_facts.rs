@@ -109,7 +109,7 @@ mod tests {
         for (flag, text) in [("cluster-name", "c")].iter().chain(given) {
             let is_switch = *text == "true";
             let value = if is_switch { OptionValue::Switch(true) } else { OptionValue::Text((*text).to_owned()) };
-            values.set(*flag, value);
+            values.set(flag, value);
         }
         Options::new(&values).unwrap()
     }

@@ -154,7 +154,7 @@ impl Joiner {
         let host = layout::Host { node_name: &machine.id, labels: &labels };
         let slices: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource_slices());
         for pool in &expansion.pools {
-            if machine.efa_count == 0 && publishes_adapters(&pool.driver.to_string()) {
+            if machine.efa_count == 0 && publishes_adapters(pool.driver.as_ref()) {
                 continue;
             }
             for slice in layout::slices(pool, host)? {

@@ -123,11 +123,11 @@ fn what_the_kubelet_says_is_kept_as_sums_where_it_differs_from_what_is_asked() {
     let said = |name: &str, allocated: Value, in_force: Value| json!({"name": name, "allocatedResources": allocated, "resources": {"requests": in_force}});
     let (two, one) = (json!({"cpu": "2"}), json!({"cpu": "1"}));
     let infeasible = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
-    let both = [said("a", two.clone(), one.clone()), said("b", one.clone(), one.clone())];
+    let both = [said("a", two.clone(), one.clone()), said("b", one.clone(), one)];
     for (status, whole, expected) in [
         (json!({}), json!({}), None),
         (
-            json!({"containerStatuses": [said("a", two.clone(), two.clone()), said("b", two.clone(), two.clone())]}),
+            json!({"containerStatuses": [said("a", two.clone(), two.clone()), said("b", two.clone(), two)]}),
             json!({}),
             None,
         ),

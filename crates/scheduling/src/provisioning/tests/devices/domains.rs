@@ -480,9 +480,9 @@ proptest! {
         };
         let placed: Vec<_> = (0..links.len()).filter(|index| refused(index).is_none()).map(|index| links[index]).collect();
         prop_assert!(do_hosts_serve(&of_hosts, &placed, &mut [0, 0]), "{placed:?}");
-        for index in 0..links.len() {
+        for (index, link) in links.iter().enumerate() {
             if refused(&index).is_some_and(|refusal| refusal.verdict == Verdict::DoesNotFit) {
-                let with_it: Vec<_> = placed.iter().copied().chain([links[index]]).collect();
+                let with_it: Vec<_> = placed.iter().copied().chain([*link]).collect();
                 prop_assert!(!do_hosts_serve(&of_hosts, &with_it, &mut [0, 0]), "{with_it:?}");
             }
         }
