@@ -168,6 +168,7 @@ struct Ready {
     control_socket: PathBuf,
     #[serde(default)]
     users: BTreeMap<String, PathBuf>,
+    metrics: BTreeMap<String, String>,
     boot_ms: u64,
 }
 
@@ -240,6 +241,27 @@ impl ControlPlane {
             .get(account)
             .map(PathBuf::as_path)
             .with_context(|| format!("no account {account} was asked for"))
+    }
+
+    /// Where a component serves its metrics. The API server gives them to who has a token, such as the administrator's.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn metrics_url(&self, component: Component) -> Result<&str> {
+        let url = self.ready.metrics.get(&component.to_string());
+        url.map(String::as_str).with_context(|| format!("{component} has no metrics"))
+    }
+
+    /// The administrator's bearer token.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be read.
+    pub fn token(&self) -> Result<String> {
+        let path = self.kubeconfig();
+        let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let kubeconfig: serde_json::Value = serde_saphyr::from_str(&text)?;
+        let token = kubeconfig["users"][0]["user"]["token"].as_str();
+        token.map(str::to_owned).with_context(|| format!("no token in {}", path.display()))
     }
 
     /// The server's version, such as `v1.36.3`.

@@ -199,6 +199,33 @@ func (r *running) awaitNoProcess() {
 	}
 }
 
+// expectMetrics reads the metrics of each component at the address that it is announced with.
+func (r *running) expectMetrics() {
+	r.t.Helper()
+	for component, metric := range map[string]string{
+		cluster.APIServer:         "apiserver_request_total",
+		cluster.ControllerManager: "workqueue_depth",
+		cluster.Scheduler:         "scheduler_pending_pods",
+	} {
+		request, err := http.NewRequest(http.MethodGet, r.ready.Metrics[component], nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if component == cluster.APIServer {
+			request.Header.Set("Authorization", "Bearer "+r.token)
+		}
+		response, err := r.http.Do(request)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), metric) {
+			r.t.Errorf("metrics of %s: %s, %v, no %s", component, response.Status, err, metric)
+		}
+	}
+}
+
 func TestPodsRunWhateverComponentIsKilled(t *testing.T) {
 	for _, gates := range []string{"default", "all"} {
 		t.Run(gates, func(t *testing.T) {
@@ -208,6 +235,7 @@ func TestPodsRunWhateverComponentIsKilled(t *testing.T) {
 			if !strings.HasPrefix(r.ready.Version, "v1.") {
 				t.Errorf("the apiserver calls itself %s", r.ready.Version)
 			}
+			r.expectMetrics()
 			_, groups := r.request(http.MethodGet, "/apis/scheduling.k8s.io", r.token, nil)
 			if served := strings.Contains(fmt.Sprint(groups), "v1alpha2"); served != (gates == "all") {
 				t.Errorf("scheduling.k8s.io/v1alpha2 is served: %t", served)

@@ -23,6 +23,7 @@ type Ready struct {
 	ControlSocket string            `json:"controlSocket"`
 	Users         map[string]string `json:"users"` // kubeconfig by name
 	PIDs          map[string]int    `json:"pids"`
+	Metrics       map[string]string `json:"metrics"` // URL by component
 	BootMs        int64             `json:"bootMs"`
 }
 
@@ -217,6 +218,7 @@ func (c *cluster) announce(ctx context.Context, to io.Writer) error {
 		ControlSocket: c.layout.controlSocket(),
 		Users:         map[string]string{},
 		PIDs:          map[string]int{"supervisor": os.Getpid()},
+		Metrics:       c.ports.metricsURLs(),
 		BootMs:        time.Since(c.begun).Milliseconds(),
 	}
 	for _, user := range c.options.Users {

@@ -33,6 +33,22 @@ type ports struct{ etcd, apiServer, controllerManager, scheduler int }
 func (p ports) etcdURL() string   { return fmt.Sprintf("http://127.0.0.1:%d", p.etcd) }
 func (p ports) serverURL() string { return fmt.Sprintf("https://127.0.0.1:%d", p.apiServer) }
 
+// metricsURLs tells where the components that have metrics serve them. The apiserver wants a token for it.
+func (p ports) metricsURLs() map[string]string {
+	urls := map[string]string{}
+	for name, port := range map[string]int{
+		APIServer:         p.apiServer,
+		ControllerManager: p.controllerManager,
+		Scheduler:         p.scheduler,
+	} {
+		urls[name] = fmt.Sprintf("https://127.0.0.1:%d/metrics", port)
+	}
+	return urls
+}
+
+// openPaths are for everybody: nobody gave these components credentials to ask the apiserver who may read them.
+const openPaths = "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics"
+
 // arguments gives the arguments of each component. Only flags that upstream's own binaries know are used, so that they can
 // stand in for the subcommands.
 func arguments(l layout, p ports, f features) map[string][]string {
@@ -81,6 +97,7 @@ func arguments(l layout, p ports, f features) map[string][]string {
 			fmt.Sprintf("--secure-port=%d", p.controllerManager),
 			"--permit-port-sharing",
 			"--cert-dir=" + l.certs(ControllerManager),
+			openPaths,
 			"--kube-api-qps=5000",
 			"--kube-api-burst=10000",
 			"--concurrent-resourceclaim-syncs=10",
@@ -91,6 +108,7 @@ func arguments(l layout, p ports, f features) map[string][]string {
 			fmt.Sprintf("--secure-port=%d", p.scheduler),
 			"--permit-port-sharing",
 			"--cert-dir=" + l.certs(Scheduler),
+			openPaths,
 		}),
 		Kwok: {
 			"--kubeconfig=" + admin,
