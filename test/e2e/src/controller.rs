@@ -6,8 +6,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use self::supervisor::{Ends, Supervisor};
+use crate::local_http;
 use crate::wait::{DEADLINE, eventually};
 use crate::watchdog::Watchdog;
 
@@ -253,16 +253,9 @@ impl Controller {
     }
 
     fn get(&self, path: &str, port: u16) -> Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
-        if !head.starts_with("HTTP/1.1 200") {
-            bail!("{path}: {}: {body}", head.lines().next().unwrap_or_default());
-        }
-        Ok(body.to_owned())
+        let answer = local_http::get(port, path)?;
+        ensure!(answer.status == 200, "{path}: {}: {}", answer.status, answer.body);
+        Ok(answer.body)
     }
 }
 
@@ -286,10 +279,10 @@ pub(crate) fn ensure_no_panic_in(log: &Path, start: u64) -> Result<()> {
     Ok(())
 }
 
-/// A port that nobody listens on. It is given up again until the controller takes it, so it is none that the kernel
+/// A port that nobody listens on. It is given up again until a program takes it, so it is none that the kernel
 /// hands out to others meanwhile, nor one of a control plane's (`test/control-plane/internal/cluster/ports.go`), and
 /// each one another.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const PORTS: std::ops::Range<u32> = 10_000..20_000;
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let begin = std::process::id().wrapping_mul(97);

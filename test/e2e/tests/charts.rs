@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use e2e::apply;
 use e2e::install::{is_about_rights, render};
+use e2e::monitoring;
 use serde_json::{Value, json};
 
 const CHART: &str = "charts/dovetail";
@@ -261,6 +262,75 @@ fn what_is_switched_off_is_not_rendered() -> Result<()> {
 }
 
 #[test]
+fn the_dashboard_and_the_alerts_are_rendered_as_they_are_in_the_files() -> Result<()> {
+    let objects = render(
+        CHART,
+        &[
+            "dashboards.enabled=true",
+            "dashboards.namespace=monitoring",
+            "dashboards.annotations.grafana_folder=Kubernetes",
+            "prometheusRule.enabled=true",
+            "prometheusRule.additionalLabels.release=prometheus",
+        ],
+    )?;
+    let is_dashboard = |object: &&Value| object["metadata"]["name"] == "karpenter-dashboards";
+    let dashboard = objects.iter().find(is_dashboard).context("no dashboard")?;
+    let metadata = &dashboard["metadata"];
+    assert_eq!(
+        (&metadata["namespace"], &metadata["labels"]["grafana_dashboard"], &metadata["annotations"]["grafana_folder"]),
+        (&json!("monitoring"), &json!("1"), &json!("Kubernetes"))
+    );
+    let text = dashboard["data"]["dovetail-devices.json"].as_str().context("no file")?;
+    assert_eq!(serde_json::from_str::<Value>(text)?["panels"], json!(monitoring::panels()?));
+    let rule = find(&objects, "PrometheusRule")?;
+    assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+    let file = apply::read(&monitoring::rules())?;
+    assert_eq!([&rule["spec"]], [&file[0]]);
+    Ok(())
+}
+
+#[test]
+fn the_page_about_operating_devices_has_the_queries_of_the_dashboard_and_all_alerts() -> Result<()> {
+    let (page, dashboard) = (monitoring::page()?, monitoring::dashboard()?);
+    assert_eq!(page, dashboard);
+    assert!(page.iter().all(|section| !section.queries.is_empty()), "{page:?}");
+    let names: Vec<String> = monitoring::alerts()?.into_iter().map(|alert| alert.name).collect();
+    assert!(!names.is_empty());
+    assert_eq!(monitoring::explained_alerts()?, names);
+    Ok(())
+}
+
+#[test]
+fn panels_of_the_dashboard_are_complete_and_lie_beside_each_other() -> Result<()> {
+    const COLUMNS: u64 = 24;
+    let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+    for panel in monitoring::panels()? {
+        let title = panel["title"].as_str().context("a panel without title")?;
+        assert!(ids.insert(panel["id"].as_u64().context("no id")?), "{title} has the id of another panel");
+        let place = |key: &str| panel["gridPos"][key].as_u64().with_context(|| format!("{title}: no {key}"));
+        let (left, top, width, height) = (place("x")?, place("y")?, place("w")?, place("h")?);
+        assert!(left + width <= COLUMNS && width > 0 && height > 0, "{title} is not within the columns");
+        for cell in (left..left + width).flat_map(|x| (top..top + height).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "{title} lies on another panel");
+        }
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert!(panel["description"].as_str().is_some_and(|it| !it.is_empty()), "{title} says nothing");
+        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{title} has no unit");
+        let targets = panel["targets"].as_array().context("no targets")?;
+        let letters: BTreeSet<String> = targets.iter().map(|target| target["refId"].to_string()).collect();
+        assert!(letters.len() == targets.len() && !targets.is_empty(), "{title}: {letters:?}");
+        for of in targets.iter().chain([&panel]) {
+            let source = json!({ "type": "prometheus", "uid": "${datasource}" });
+            assert_eq!(of["datasource"], source, "{title} has a data source of its own");
+        }
+    }
+    assert!(ids.len() > 20, "only {} panels", ids.len());
+    Ok(())
+}
+
+#[test]
 fn additional_labels_annotations_and_rules_are_rendered() -> Result<()> {
     let objects = render(
         CHART,
@@ -300,6 +370,8 @@ fn the_schema_refuses_bad_values_and_names_them() {
         ("metrics.port=80", "port"),
         ("metrics.secure=perhaps", "secure"),
         ("networkPolicy.metricsFrom=all", "metricsFrom"),
+        ("dashboards.enabled=perhaps", "enabled"),
+        ("prometheusRule.additionalLabels=all", "additionalLabels"),
         ("settings.batchMaxDuration=soon", "batchMaxDuration"),
         ("settings.featureGates.nodeOverlay=maybe", "nodeOverlay"),
         ("settings.preferencePolicy=Sometimes", "preferencePolicy"),

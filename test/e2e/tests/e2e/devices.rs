@@ -79,6 +79,15 @@ pub(crate) fn classes(corner: &str) -> Vec<Value> {
     ]
 }
 
+/// A template for so many GPUs, in a request of that name.
+pub(crate) fn gpus(corner: &str, name: &str, count: u32) -> Value {
+    let request = json!({ "name": "gpus", "exactly": { "deviceClassName": format!("gpu-{corner}"), "count": count } });
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": { "name": name, "namespace": corner }, "spec": { "spec": { "devices": { "requests": [request] } } },
+    })
+}
+
 pub(crate) fn pod(corner: &str, name: &str, template: &str) -> Value {
     let claims = json!([{ "name": "devices", "resourceClaimTemplateName": template }]);
     let spec = json!({ "resourceClaims": claims, "containers": [{
@@ -228,7 +237,7 @@ async fn told(client: &kube::Client, overlay: &str, kind: &str, expected: (&str,
 }
 
 /// Makes DRA drivers of fake machines misbehave.
-fn faults(drivers: Value) -> Value {
+pub(crate) fn faults(drivers: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "name": "dovetail-kwok-faults", "namespace": install::INSTANCES_NAMESPACE },
@@ -383,12 +392,7 @@ async fn a_pod_whose_claim_no_template_can_meet_learns_why() -> Result<()> {
     let name = corner.name.as_str();
     corner.apply([overlay(name)]).await?;
     corner.apply(classes(name)).await?;
-    let request = json!({ "name": "gpus", "exactly": { "deviceClassName": format!("gpu-{name}"), "count": 5 } });
-    let five = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
-        "metadata": { "name": "five", "namespace": name }, "spec": { "spec": { "devices": { "requests": [request] } } },
-    });
-    corner.apply([five, pod(name, "greedy", "five")]).await?;
+    corner.apply([gpus(name, "five", 5), pod(name, "greedy", "five")]).await?;
     eventually("the pod learns why", DEADLINE, async || {
         let events = corner.events("greedy").await?;
         let needs =
@@ -449,13 +453,8 @@ async fn what_a_machine_published_unasked_is_learnt_and_steps_back_before_a_pers
     told(&client, &generated_name, "ValidationSucceeded", ("True", "ValidationSucceeded", &says)).await?;
 
     // The second of two such pods has no place on the machine that is there.
-    let request = json!({ "name": "gpus", "exactly": { "deviceClassName": format!("gpu-{name}"), "count": 2 } });
-    let both = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
-        "metadata": { "name": "both", "namespace": name }, "spec": { "spec": { "devices": { "requests": [request] } } },
-    });
     corner.apply(classes(name)).await?;
-    corner.apply([both, pod(name, "first", "both"), pod(name, "second", "both")]).await?;
+    corner.apply([gpus(name, "both", 2), pod(name, "first", "both"), pod(name, "second", "both")]).await?;
     corner.bound(3).await?;
     ensure!(corner.node_claims().await?.len() == 2, "one more machine, of what was learnt");
 

@@ -12,6 +12,7 @@ mod default_spread;
 mod devices;
 mod disruption;
 mod dra;
+mod dra_operations;
 mod driver_drain;
 mod driver_rollout;
 mod faults;
