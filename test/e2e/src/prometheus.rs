@@ -52,6 +52,14 @@ pub struct Rule {
     pub state: String,
 }
 
+/// Looks for the program, and fetches it if it is not installed.
+///
+/// # Errors
+/// If it cannot be had: no registry of Debian's packages is within reach.
+pub fn fetch() -> Result<()> {
+    package::program().map(drop)
+}
+
 impl Prometheus {
     /// Starts one that keeps its data in a folder, and waits until it answers.
     ///

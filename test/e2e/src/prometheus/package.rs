@@ -57,6 +57,8 @@ fn unpack(aside: &Path) -> Result<PathBuf> {
         format!("Dir::Cache={}", cache.display()),
         // Another user could not write there.
         "APT::Sandbox::User=root".to_owned(),
+        "Acquire::Retries=1".to_owned(),
+        "Acquire::http::Timeout=20".to_owned(),
     ];
     for arguments in [&["update"][..], &["download", NAME]] {
         let mut apt = Command::new("apt-get");
