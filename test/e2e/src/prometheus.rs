@@ -153,9 +153,10 @@ fn configuration(targets: &[Target], rules: &Path) -> Result<Value> {
     for target in targets {
         let url: Uri = target.url.parse().with_context(|| format!("the address of {}: {}", target.job, target.url))?;
         let authority = url.authority().with_context(|| format!("{}: no host in {url}", target.job))?;
+        let scheme = url.scheme_str().with_context(|| format!("{}: no scheme in {url}", target.job))?;
         let mut config = json!({
             "job_name": target.job,
-            "scheme": url.scheme_str().unwrap_or("http"),
+            "scheme": scheme,
             "metrics_path": url.path(),
             "tls_config": { "insecure_skip_verify": true },
             "static_configs": [{ "targets": [authority.as_str()] }],
