@@ -14,6 +14,8 @@ pub const READY: &str = "Ready";
 
 /// Reason of a `Ready` that is not true: the conditions it depends on say no, or do not know.
 pub const UNHEALTHY_DEPENDENTS: &str = "UnhealthyDependents";
+/// Reason of a `Ready` of which nobody knows yet.
+const RECONCILING_DEPENDENTS: &str = "ReconcilingDependents";
 /// Reason of a condition that nobody has looked into yet.
 pub const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
 
@@ -30,6 +32,26 @@ pub fn is_true(conditions: &[Condition], condition_type: &str) -> bool {
 /// Whether the condition of that type is there and false.
 pub fn is_false(conditions: &[Condition], condition_type: &str) -> bool {
     find(conditions, condition_type).is_some_and(|condition| condition.status == FALSE)
+}
+
+/// Status, reason and message of a `Ready` that depends on these conditions, by the rule of `awslabs/operatorpkg`: true
+/// if all are true for the object's present generation, false as soon as one is false for it, unknown otherwise. The
+/// message names those that are not true, in the order given.
+pub fn ready<'a>(
+    dependents: impl IntoIterator<Item = &'a Condition>,
+    generation: i64,
+) -> (&'static str, &'static str, String) {
+    let is_current = |condition: &Condition| condition.observed_generation == Some(generation);
+    let is_missing = |condition: &&Condition| condition.status != TRUE || !is_current(condition);
+    let missing: Vec<&Condition> = dependents.into_iter().filter(is_missing).collect();
+    if missing.is_empty() {
+        return (TRUE, READY, String::new());
+    }
+    let refused = missing.iter().any(|condition| condition.status == FALSE && is_current(condition));
+    let (status, reason) = if refused { (FALSE, UNHEALTHY_DEPENDENTS) } else { (UNKNOWN, RECONCILING_DEPENDENTS) };
+    let named: Vec<String> =
+        missing.iter().map(|condition| format!("{}={}", condition.type_, condition.status)).collect();
+    (status, reason, named.join(", "))
 }
 
 /// Conditions of NodePools.

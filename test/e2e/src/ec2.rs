@@ -16,6 +16,7 @@ use cloudprovider_aws::provider_id::MachineId;
 use cloudprovider_aws::service::ec2::Machine;
 use dra_templates::{Expansion, layout};
 use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{DeleteParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -152,7 +153,7 @@ impl Joiner {
         let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| labels.get(key).cloned())?;
         let expansion = expansion.with_values(|group| format!("{}-{group}", machine.id));
         let host = layout::Host { node_name: &machine.id, labels: &labels };
-        let slices: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource_slices());
+        let slices: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::erase::<ResourceSlice>(&()));
         for pool in &expansion.pools {
             if machine.efa_count == 0 && publishes_adapters(pool.driver.as_ref()) {
                 continue;
@@ -178,16 +179,6 @@ impl Joiner {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             left => left.map(drop).map_err(Into::into),
         }
-    }
-}
-
-fn resource_slices() -> ApiResource {
-    ApiResource {
-        group: "resource.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "resource.k8s.io/v1".to_owned(),
-        kind: "ResourceSlice".to_owned(),
-        plural: "resourceslices".to_owned(),
     }
 }
 

@@ -1,12 +1,10 @@
 //! The conditions of an EC2NodeClass, by the rules of `awslabs/operatorpkg`: a transition time moves only when a status
 //! does, and `Ready` follows those that it depends on.
 
-use api::conditions::{AWAITING_RECONCILIATION, FALSE, READY, TRUE, UNHEALTHY_DEPENDENTS, UNKNOWN, find};
+use api::conditions::{AWAITING_RECONCILIATION, FALSE, READY, TRUE, UNKNOWN, find, ready};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff;
 use model::Timestamp;
-
-const RECONCILING_DEPENDENTS: &str = "ReconcilingDependents";
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,21 +36,9 @@ pub enum Verdict {
 pub fn judge(before: &[Condition], verdicts: &[(&str, Verdict)], generation: i64, now: Timestamp) -> Vec<Condition> {
     let mut after: Vec<_> =
         verdicts.iter().map(|(name, verdict)| condition(before, name, verdict, generation, now)).collect();
-    let missing: Vec<_> = after.iter().filter(|it| it.status != TRUE || !is_current(it, generation)).collect();
-    let fails = missing.iter().any(|it| it.status == FALSE && is_current(it, generation));
-    let message = missing.iter().map(|it| format!("{}={}", it.type_, it.status)).collect::<Vec<_>>().join(", ");
-    let ready = match (missing.is_empty(), fails) {
-        (true, _) => Verdict::Holds,
-        (false, true) => Verdict::Fails { reason: UNHEALTHY_DEPENDENTS.to_owned(), message },
-        (false, false) => Verdict::Unknown { reason: RECONCILING_DEPENDENTS.to_owned(), message },
-    };
-    let ready = condition(before, READY, &ready, generation, now);
-    after.push(ready);
+    let (status, reason, message) = ready(&after, generation);
+    after.push(stated(before, READY, (status, reason, &message), (generation, now)));
     after
-}
-
-fn is_current(condition: &Condition, generation: i64) -> bool {
-    condition.observed_generation == Some(generation)
 }
 
 fn condition(before: &[Condition], name: &str, verdict: &Verdict, generation: i64, now: Timestamp) -> Condition {
@@ -66,6 +52,16 @@ fn condition(before: &[Condition], name: &str, verdict: &Verdict, generation: i6
             None => (UNKNOWN, AWAITING_RECONCILIATION, message.as_str()),
         },
     };
+    stated(before, name, (status, reason, message), (generation, now))
+}
+
+fn stated(
+    before: &[Condition],
+    name: &str,
+    (status, reason, message): (&str, &str, &str),
+    (generation, now): (i64, Timestamp),
+) -> Condition {
+    let known = find(before, name);
     let since = known.filter(|known| known.status == status).map(|known| known.last_transition_time.clone());
     Condition {
         type_: name.to_owned(),

@@ -1,16 +1,13 @@
 //! Status conditions as Karpenter writes them (the rules of `awslabs/operatorpkg`).
 //!
 //! A condition's transition time moves only when its status does. Conditions that `Ready` depends on exist from the
-//! start, as unknown, since the object was created; `Ready` follows them: true if all are true for the object's present
-//! generation, false as soon as one is false for it, unknown otherwise.
+//! start, as unknown, since the object was created; `Ready` follows them ([`conditions::ready`]).
 
-use api::conditions::{AWAITING_RECONCILIATION, FALSE, READY, TRUE, UNHEALTHY_DEPENDENTS, UNKNOWN};
+use api::conditions::{self, AWAITING_RECONCILIATION, FALSE, READY, TRUE, UNKNOWN};
 pub(crate) use api::conditions::{find, is_false, is_true};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff;
 use model::Timestamp;
-
-const RECONCILING_DEPENDENTS: &str = "ReconcilingDependents";
 
 /// The conditions of one object, while they are changed.
 #[derive(Debug)]
@@ -135,23 +132,11 @@ impl<'a> ConditionSet<'a> {
     }
 
     fn recompute_ready(&mut self) {
-        let is_current = |condition: &Condition| condition.observed_generation == Some(self.generation);
-        let mut missing: Vec<&Condition> = self
-            .conditions
-            .iter()
-            .filter(|condition| self.depends_on.contains(&condition.type_.as_str()))
-            .filter(|condition| condition.status != TRUE || !is_current(condition))
-            .collect();
-        if missing.is_empty() {
-            self.set_true(READY);
-            return;
-        }
-        missing.sort_by(|a, b| b.last_transition_time.cmp(&a.last_transition_time));
-        let refused = missing.iter().any(|condition| condition.status == FALSE && is_current(condition));
-        let (status, reason) = if refused { (FALSE, UNHEALTHY_DEPENDENTS) } else { (UNKNOWN, RECONCILING_DEPENDENTS) };
-        let message: Vec<_> =
-            missing.iter().map(|condition| format!("{}={}", condition.type_, condition.status)).collect();
-        self.set(READY, status, reason, &message.join(", "));
+        let depends_on = |condition: &&Condition| self.depends_on.contains(&condition.type_.as_str());
+        let mut dependents: Vec<&Condition> = self.conditions.iter().filter(depends_on).collect();
+        dependents.sort_by(|a, b| b.last_transition_time.cmp(&a.last_transition_time));
+        let (status, reason, message) = conditions::ready(dependents, self.generation);
+        self.set(READY, status, reason, &message);
     }
 }
 
