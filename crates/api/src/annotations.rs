@@ -19,7 +19,8 @@ pub const NODEPOOL_HASH_VERSION_VALUE: &str = "v3";
 pub const NODECLAIM_TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 /// On a NodeClaim: `"true"` or `"false"`, whether minValues were relaxed to launch it.
 pub const NODECLAIM_MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
-/// On a NodeClaim: sorted, comma-separated DRA drivers that its planned pods have devices of.
+/// On a NodeClaim: sorted, comma-separated DRA drivers that its planned pods have devices of. Its machine
+/// waits for them.
 pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
 /// On a NodeClaim, `"true"`: a NodeOverlay changed a price among its instance types.
 pub const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";

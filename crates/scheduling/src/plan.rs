@@ -160,6 +160,9 @@ pub struct ExistingPlacement {
     pub node: NodeId,
     /// By name.
     pub pods: Vec<PodId>,
+    /// The drivers whose devices they are given, by name, on a machine that has still to publish some of its own: it
+    /// waits for them. None on others.
+    pub drivers: Vec<Arc<str>>,
 }
 
 /// A pod without a place.

@@ -111,7 +111,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeClaimName>>) {
     });
     let changed = Arc::clone(queue);
     context.store.on_any_of(&[Kind::ResourceSlice], move |_, state| {
-        let waits = |claim: &NodeClaim| machine_devices::are_expected(claim) && !claim::is(claim, DEVICES_PUBLISHED);
+        let waits = |claim: &NodeClaim| !claim::is(claim, DEVICES_PUBLISHED) && machine_devices::are_expected(claim);
         state.node_claims.iter().filter(|(_, claim)| waits(claim)).for_each(|(name, _)| changed.add(name.clone()));
     });
     let changed = Arc::clone(queue);

@@ -1,14 +1,18 @@
 //! Whether the DRA drivers of a machine have published what its templates say.
 //!
-//! At launch the NodeClaim gets the drivers and how many devices each is to bring ([`annotation`]). Until their pools
-//! on the node are complete, at most for `--dra-publish-timeout`, the machine is not initialized, and its templates
-//! describe it. Then its slices do: they are held against the templates, and a difference is told. Slices win.
+//! At launch the NodeClaim gets the drivers and how many devices each is to bring ([`annotation`]); plans note on it the
+//! drivers whose devices its pods claim ([`with_requested`]). Until the pools on the node of drivers that are in both are
+//! complete, at most for `--dra-publish-timeout`, the machine is not initialized, and its templates describe it. Then
+//! its slices do: they are held against the templates, and a difference is told. Slices win.
+//!
+//! Nobody waits for other drivers: a provider's catalogue describes devices of drivers that need not be installed.
+//! Karpenter waits for drivers in the same way (`pkg/controllers/nodeclaim/lifecycle/initialization.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::conditions::node_claim::DEVICES_PUBLISHED;
-use api::{NodeClaim, conditions};
+use api::{NodeClaim, annotations, conditions};
 use dra_templates::Expansion;
 use dra_types::{DriverName, NodeFacts, NodeScope, ResourceSlice};
 use k8s_openapi::api::core::v1::Node;
@@ -22,8 +26,13 @@ const NAMED: usize = 5;
 pub(crate) enum Devices {
     /// Some drivers have still to publish: which, and in words.
     Awaited(Vec<DriverName>, String),
-    /// All have, and this is not as it was described.
-    Published(Vec<Difference>),
+    /// All that are awaited have.
+    Published {
+        /// How many devices each driver was to bring that has published, also those that nobody waited for.
+        drivers: BTreeMap<DriverName, usize>,
+        /// What of that is not as it was described.
+        differences: Vec<Difference>,
+    },
 }
 
 /// The annotation's value: `{"gpu.example.com":8}`. `None` if no driver is expected to publish devices.
@@ -34,9 +43,38 @@ pub(crate) fn annotation(expansion: &Expansion) -> Option<String> {
     (!is_empty).then(|| serde_json::to_string(&counts).unwrap_or_default())
 }
 
-/// Whether a machine's drivers are expected to publish devices.
+/// Whether a machine was launched as one with devices.
+pub(crate) fn are_described(claim: &NodeClaim) -> bool {
+    of_claim(claim, annotations::DEVICES).is_some()
+}
+
+/// Whether a machine waits for drivers: pods that are planned on it claim devices that it is to bring.
 pub(crate) fn are_expected(claim: &NodeClaim) -> bool {
-    claim.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(api::annotations::DEVICES))
+    let Some(described) = of_claim(claim, annotations::DEVICES) else { return false };
+    // Somebody else may have written it.
+    let counts: BTreeMap<String, usize> = serde_json::from_str(described).unwrap_or_default();
+    counts.iter().any(|(driver, count)| *count > 0 && is_requested(claim, driver))
+}
+
+/// Whether pods that were planned on a machine claim devices of a driver.
+pub(crate) fn is_requested(claim: &NodeClaim, driver: &str) -> bool {
+    requested(claim).any(|known| known == driver)
+}
+
+/// The annotation of a NodeClaim whose pods claim devices of these drivers too; `None` if it says so already.
+pub(crate) fn with_requested<'d>(claim: &'d NodeClaim, drivers: impl IntoIterator<Item = &'d str>) -> Option<String> {
+    let before: BTreeSet<&str> = requested(claim).collect();
+    let after: BTreeSet<&str> = before.iter().copied().chain(drivers).collect();
+    (after.len() > before.len()).then(|| after.into_iter().collect::<Vec<_>>().join(","))
+}
+
+fn requested(claim: &NodeClaim) -> impl Iterator<Item = &str> {
+    let drivers = of_claim(claim, annotations::REQUESTED_DRA_DRIVERS).unwrap_or_default().split(',');
+    drivers.filter(|driver| !driver.is_empty())
+}
+
+fn of_claim<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
+    claim.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Whether the drivers of a machine have still to publish: they were not given up yet.
@@ -51,25 +89,32 @@ pub(crate) fn are_given_up(claim: &NodeClaim) -> bool {
     conditions.any(|condition| condition.type_ == DEVICES_PUBLISHED && condition.status == conditions::FALSE)
 }
 
-/// Looks at what is published for a node.
+/// Looks at what is published for a node that waits for some of its drivers.
 pub(crate) fn look<'s>(
     expansion: &Expansion,
+    is_awaited: impl Fn(&DriverName) -> bool,
     node: &Node,
     slices: impl Iterator<Item = &'s Arc<ResourceSlice>>,
 ) -> Devices {
     let facts = facts(node);
     let is_here = |scope: &NodeScope| facts.is_in(scope).unwrap_or(false);
-    let drivers = expansion.device_counts();
+    let mut drivers = expansion.device_counts();
+    drivers.retain(|_, count| *count > 0);
     let slices: Vec<&ResourceSlice> =
         slices.map(AsRef::as_ref).filter(|slice| drivers.contains_key(&slice.driver)).collect();
-    let (missing, words): (Vec<DriverName>, Vec<String>) = drivers
+    let mut missing: BTreeMap<DriverName, String> = drivers
         .iter()
-        .filter(|(_, count)| **count > 0)
         .filter_map(|(driver, count)| Some((driver.clone(), awaited(expansion, driver, *count, &slices, &is_here)?)))
-        .unzip();
+        .collect();
+    drivers.retain(|driver, _| !missing.contains_key(driver));
+    missing.retain(|driver, _| is_awaited(driver));
     if missing.is_empty() {
-        return Devices::Published(verify(expansion, &slices, &is_here));
+        // A driver that is not there, or not yet, is no difference as long as nobody waits for it.
+        let mut differences = verify(expansion, &slices, &is_here);
+        differences.retain(|difference| drivers.contains_key(&difference.driver));
+        return Devices::Published { drivers, differences };
     }
+    let (missing, words): (Vec<DriverName>, Vec<String>) = missing.into_iter().unzip();
     Devices::Awaited(missing, words.join("; "))
 }
 
@@ -145,7 +190,8 @@ mod tests {
         Expansion::new(&serde_json::from_value(resources).unwrap(), &|_| None).unwrap()
     }
 
-    fn looked(change: impl FnOnce(&mut Vec<Value>)) -> Devices {
+    /// What a machine finds that waits for these drivers.
+    fn looked(awaited: &[&str], change: impl FnOnce(&mut Vec<Value>)) -> Devices {
         let (expansion, labels) = (expansion(), BTreeMap::new());
         let host = Host { node_name: "n1", labels: &labels };
         let mut json: Vec<Value> = expansion.pools.iter().flat_map(|pool| slices(pool, host).unwrap()).collect();
@@ -153,7 +199,7 @@ mod tests {
         let slices: Vec<Arc<ResourceSlice>> =
             json.iter().map(|slice| Arc::new(ResourceSlice::from_json(slice).unwrap())).collect();
         let node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
-        look(&expansion, &node, slices.iter())
+        look(&expansion, |driver| awaited.contains(&driver.as_str()), &node, slices.iter())
     }
 
     #[test]
@@ -162,33 +208,88 @@ mod tests {
         assert_eq!(annotation(&Expansion::default()), None);
     }
 
+    fn published(drivers: &[(&str, usize)]) -> Devices {
+        let drivers = drivers.iter().map(|(driver, count)| (DriverName::from(*driver), *count)).collect();
+        Devices::Published { drivers, differences: Vec::new() }
+    }
+
     #[test]
-    fn each_driver_that_is_not_ready_is_named() {
-        assert_eq!(looked(|_| {}), Devices::Published(Vec::new()));
+    fn a_machine_waits_for_the_drivers_that_its_pods_claim_and_names_each_that_is_not_ready() {
+        let (gpu, nic) = ("gpu.example.com", "nic.example.com");
+        let incomplete = |slices: &mut Vec<Value>| slices[0]["spec"]["pool"]["resourceSliceCount"] = json!(2);
+        let without = |driver: &'static str| {
+            move |slices: &mut Vec<Value>| slices.retain(|slice| slice["spec"]["driver"] != driver)
+        };
+        assert_eq!(looked(&[gpu, nic], |_| {}), published(&[(gpu, 2), (nic, 1)]));
         assert_eq!(
-            looked(|slices| slices[0]["spec"]["pool"]["resourceSliceCount"] = json!(2)),
-            Devices::Awaited(
-                vec!["gpu.example.com".into()],
-                "gpu.example.com has a pool of which slices are missing".to_owned()
-            )
+            looked(&[gpu, nic], incomplete),
+            Devices::Awaited(vec![gpu.into()], "gpu.example.com has a pool of which slices are missing".to_owned())
         );
         assert_eq!(
-            looked(Vec::clear),
+            looked(&[gpu, nic], Vec::clear),
             Devices::Awaited(
-                vec!["gpu.example.com".into(), "nic.example.com".into()],
+                vec![gpu.into(), nic.into()],
                 "gpu.example.com has not published its 2 device(s); nic.example.com has not published its 1 device(s)"
                     .to_owned()
             )
         );
+        // The other driver may never come, or be half there.
+        assert_eq!(looked(&[nic], incomplete), published(&[(nic, 1)]));
+        assert_eq!(looked(&[nic], without(gpu)), published(&[(nic, 1)]));
+        assert_eq!(looked(&[gpu], without(nic)), published(&[(gpu, 2)]));
+        assert_eq!(
+            looked(&[nic], without(nic)),
+            Devices::Awaited(vec![nic.into()], "nic.example.com has not published its 1 device(s)".to_owned())
+        );
+    }
+
+    fn claim(annotations: &Value) -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "m", "annotations": annotations},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn drivers_are_expected_that_are_described_and_claimed() {
+        let described = r#"{"gpu.example.com":2,"none.example.com":0}"#;
+        for (described, requested, expected) in [
+            (None, None, false),
+            (None, Some("gpu.example.com"), false),
+            (Some(described), None, false),
+            (Some(described), Some(""), false),
+            (Some(described), Some("gpu.example.com"), true),
+            (Some(described), Some("disk.example.com,gpu.example.com"), true),
+            (Some(described), Some("disk.example.com"), false),
+            (Some(described), Some("gpu.example"), false),
+            (Some(described), Some("none.example.com"), false),
+            (Some("what is this"), Some("gpu.example.com"), false),
+        ] {
+            let mut all = serde_json::Map::new();
+            all.extend(described.map(|it| (annotations::DEVICES.to_owned(), json!(it))));
+            all.extend(requested.map(|it| (annotations::REQUESTED_DRA_DRIVERS.to_owned(), json!(it))));
+            let claim = claim(&all.into());
+            assert_eq!(are_expected(&claim), expected, "{described:?} {requested:?}");
+            assert_eq!(are_described(&claim), described.is_some());
+        }
+    }
+
+    #[test]
+    fn drivers_of_later_pods_are_added_by_name_and_only_if_they_are_new() {
+        let requested = |value: &str| claim(&json!({annotations::REQUESTED_DRA_DRIVERS: value}));
+        assert_eq!(with_requested(&claim(&json!({})), ["b", "a"]).as_deref(), Some("a,b"));
+        assert_eq!(with_requested(&requested("b,c"), ["a", "c"]).as_deref(), Some("a,b,c"));
+        assert_eq!(with_requested(&requested("b,c"), ["c"]), None);
+        assert_eq!(with_requested(&claim(&json!({})), []), None);
     }
 
     #[test]
     fn what_differs_is_told_in_a_few_words() {
-        let Devices::Published(differences) = looked(|slices| {
+        let found = looked(&["gpu.example.com"], |slices| {
             slices[0]["spec"]["devices"][1]["attributes"]["model"]["string"] = json!("x2");
-        }) else {
-            panic!("not published")
-        };
+        });
+        let Devices::Published { differences, .. } = found else { panic!("not published") };
         assert_eq!(in_words(&differences), "gpu.example.com: device gpu-1 has \"x2\" for attribute model, not \"x1\"");
         let many = vec![differences[0].clone(); 7];
         assert!(in_words(&many).ends_with("; 2 more"));

@@ -119,7 +119,7 @@ impl Simulation {
         }
         let is_ready =
             |node: NodeId| snapshot.nodes.try_get(node).is_some_and(|node| node.state == NodeState::Initialized);
-        for ExistingPlacement { node, pods } in plan.existing.iter().filter(|it| !is_ready(it.node)) {
+        for ExistingPlacement { node, pods, .. } in plan.existing.iter().filter(|it| !is_ready(it.node)) {
             for pod in pods {
                 if let Some(from) = self.movers.get(pod) {
                     stuck.entry(*from).or_insert(Stuck::NotReady(*pod, *node));

@@ -11,6 +11,7 @@ use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::supported;
 use crate::simulation::compile::supported::Obstacle;
 use crate::simulation::packing::binding::stages;
+use crate::simulation::packing::devices::DeviceState;
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::packing::state::Target;
 use crate::simulation::packing::{Packing, state};
@@ -90,7 +91,7 @@ pub(crate) fn assemble(
         node_costs: node_costs(machines.len(), problem.snapshot.options.node_price),
         price: machines.iter().fold(PriceNanoUsdPerHour(0), |sum, machine| sum.saturating_add(machine.launch.price)),
         machines,
-        existing: dealt.existing(problem),
+        existing: dealt.existing(problem, packing.state.devices.as_ref()),
         later,
         refusals,
         notes: notes(problem, |_, _| false),
@@ -145,7 +146,7 @@ impl Dealt {
         }
     }
 
-    fn existing(self, problem: &Problem<'_>) -> Vec<ExistingPlacement> {
+    fn existing(self, problem: &Problem<'_>, devices: Option<&DeviceState>) -> Vec<ExistingPlacement> {
         let nodes = &problem.snapshot.nodes;
         let mut existing: Vec<ExistingPlacement> = nodes
             .ids()
@@ -153,7 +154,8 @@ impl Dealt {
             .filter(|(_, pods)| !pods.is_empty())
             .map(|(node, mut pods)| {
                 pods.sort_by_key(|&pod| &problem.snapshot.pods[pod].pod.name);
-                ExistingPlacement { node, pods }
+                let drivers = devices.into_iter().flat_map(|devices| devices.drivers_awaited_on(node));
+                ExistingPlacement { node, pods, drivers: drivers.cloned().collect() }
             })
             .collect();
         existing.sort_by_key(|placement| nodes[placement.node].display_name());

@@ -250,22 +250,71 @@ async fn a_machine_that_waits_for_its_drivers_says_so_in_karpenters_words() -> R
     let cluster = Cluster::new("device-wait").await?;
     let corner = Corner::new(cluster.client().await?, "device-wait").await?;
     let name = corner.name.as_str();
-    corner.apply([faults(json!([{ "publishes": "never" }])), overlay(name)]).await?;
+    let never = json!({ "target": { "nodePool": name }, "publishes": "never" });
+    corner.apply([faults(json!([never])), overlay(name)]).await?;
     corner.apply(classes(name)).await?;
-    corner.apply([pod(name, "one", "aligned")]).await?;
+    corner.apply([pod(name, "first", "one")]).await?;
     let controller = Controller::start_ready(&cluster.controller()?.env("KWOK_READ_FAULTS", "true")).await?;
+    waits_for(&corner, &["gpu"]).await?;
+    // There is room for it on the machine that is under way.
+    corner.apply([pod(name, "later", "aligned")]).await?;
+    waits_for(&corner, &["gpu", "nic"]).await?;
+    corner.apply([faults(json!([]))]).await?;
+    corner.bound(2).await?;
+    let claims = corner.node_claims().await?.len();
+    ensure!(claims == 1, "{claims} machines");
+    controller.terminate().await.map(drop)
+}
+
+/// Drivers of so many kinds are noted on the one machine, and the message names them and no others.
+async fn waits_for(corner: &Corner, kinds: &[&str]) -> Result<()> {
+    let name = corner.name.as_str();
     eventually("the machine waits for its drivers", DEADLINE, async || {
         let claims = corner.node_claims().await?;
         let claim = claims.first().context("no NodeClaim")?;
         let drivers = claim.annotations().get("karpenter.sh/requested-dra-drivers").context("no annotation")?;
-        ensure!(*drivers == format!("{},{}", driver("gpu", name), driver("nic", name)), "{drivers}");
+        let expected: Vec<String> = kinds.iter().map(|kind| driver(kind, name)).collect();
+        ensure!(*drivers == expected.join(","), "{drivers}");
         let found = condition(claim, "Initialized").context("no condition")?;
         ensure!((found.0, found.1) == ("Unknown", "DRADriverPoolsNotPublished"), "{found:?}");
+        for kind in ["gpu", "nic"] {
+            ensure!(found.2.contains(&driver(kind, name)) == kinds.contains(&kind), "{found:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_driver_that_is_described_and_neither_installed_nor_claimed() -> Result<()> {
+    let cluster = Cluster::new("device-unasked").await?;
+    let corner = Corner::new(cluster.client().await?, "device-unasked").await?;
+    let name = corner.name.as_str();
+    let (gpu, nic) = (driver("gpu", name), driver("nic", name));
+    corner.apply([faults(json!([{ "driver": nic, "publishes": "never" }])), overlay(name)]).await?;
+    corner.apply(classes(name)).await?;
+    corner.apply([pod(name, "one", "one")]).await?;
+    let controller = Controller::start_ready(&cluster.controller()?.env("KWOK_READ_FAULTS", "true")).await?;
+    // Long before the timeout for drivers, which is 15 minutes.
+    corner.bound(1).await?;
+    eventually("the machine is ready with what its pod claims", DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let [claim] = claims.as_slice() else { anyhow::bail!("{} machines", claims.len()) };
+        let annotation = |key: &str| claim.annotations().get(key).map(String::as_str);
+        ensure!(annotation("karpenter.sh/requested-dra-drivers") == Some(gpu.as_str()), "{:?}", claim.annotations());
+        let devices = annotation(api::annotations::DEVICES).context("no devices")?;
+        ensure!(devices == format!("{{\"{gpu}\":4,\"{nic}\":2}}"), "{devices}");
+        for kind in ["Initialized", "DevicesPublished", "DevicesAsDescribed"] {
+            let found = condition(claim, kind);
+            ensure!(found.is_some_and(|(status, ..)| status == "True"), "{kind}: {found:?}");
+        }
         Ok(())
     })
     .await?;
-    corner.apply([faults(json!([]))]).await?;
-    corner.bound(1).await?;
+    let slices: Api<k8s_openapi::api::resource::v1::ResourceSlice> = Api::all(corner.client.clone());
+    let published = slices.list(&ListParams::default()).await?;
+    let drivers: Vec<&str> = published.iter().map(|slice| slice.spec.driver.as_str()).collect();
+    ensure!(drivers.contains(&gpu.as_str()) && !drivers.contains(&nic.as_str()), "{drivers:?}");
     controller.terminate().await.map(drop)
 }
 

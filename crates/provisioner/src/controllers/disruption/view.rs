@@ -221,8 +221,11 @@ mod tests {
         pod(&store, "q", "a", json!({"annotations": {"karpenter.sh/do-not-disrupt": "true"}}));
         claim(&store, "b", None, &[], json!({}));
         node(&store, "b", &json!([]));
-        let devices =
-            json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}", "dovetail.sh/disruption-command": NOTE}});
+        let devices = json!({"annotations": {
+            "dovetail.sh/devices": "{\"gpu\":1}",
+            "dovetail.sh/disruption-command": NOTE,
+            "karpenter.sh/requested-dra-drivers": "gpu",
+        }});
         claim(&store, "r", None, &[("Initialized", "True"), ("DevicesPublished", "True")], devices);
         claim(&store, "stranger", None, &marked, json!({}));
         let Commands { shown, broken } = read(&store);
@@ -245,12 +248,18 @@ mod tests {
 
     #[test]
     fn a_replacement_is_ready_with_its_devices_and_not_before() {
-        let expected = json!({"annotations": {"dovetail.sh/devices": "{\"gpu\":1}"}});
-        let cases: [Case<'_>; 6] = [
+        let requested = |driver: &str| {
+            json!({"annotations": {
+                "dovetail.sh/devices": "{\"gpu\":1}", "karpenter.sh/requested-dra-drivers": driver,
+            }})
+        };
+        let expected = requested("gpu");
+        let cases: [Case<'_>; 7] = [
             (&[], json!({}), Readiness::Coming),
             (&[("Initialized", "Unknown")], json!({}), Readiness::Coming),
             (&[("Initialized", "True")], json!({}), Readiness::Ready),
             (&[("Initialized", "True")], expected.clone(), Readiness::Coming),
+            (&[("Initialized", "True")], requested("nic"), Readiness::Ready),
             (&[("Initialized", "True"), ("DevicesPublished", "True")], expected.clone(), Readiness::Ready),
             (&[("Initialized", "True"), ("DevicesPublished", "False")], expected, Readiness::WithoutDevices),
         ];

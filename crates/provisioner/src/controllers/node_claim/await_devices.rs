@@ -9,6 +9,7 @@ use api::conditions::node_claim::{
 };
 use api::{NodeClaim, events, labels};
 use dra_templates::Expansion;
+use dra_types::DriverName;
 use k8s_openapi::api::core::v1::Node;
 use model::Timestamp;
 use tracing::warn;
@@ -29,7 +30,9 @@ impl Lifecycle {
         let node = node?;
         // An overlay that is gone promises nothing.
         let expansion = self.described(&draft.wanted).await?;
-        let found = machine_devices::look(&expansion, node, self.context.store.read().resource_slices.values());
+        let is_awaited = |driver: &DriverName| machine_devices::is_requested(&draft.wanted, driver.as_str());
+        let found =
+            machine_devices::look(&expansion, is_awaited, node, self.context.store.read().resource_slices.values());
         let timeout = self.context.options.dra_publish_timeout;
         let until = claim::registered_at(&draft.wanted)?.saturating_add(timeout);
         match found {
@@ -50,9 +53,9 @@ impl Lifecycle {
                 }
                 None
             }
-            machine_devices::Devices::Published(differences) => {
+            machine_devices::Devices::Published { drivers, differences } => {
                 if draft.conditions().set_true(DEVICES_PUBLISHED) {
-                    for (driver, count) in expansion.device_counts() {
+                    for (driver, count) in drivers {
                         let by_driver = ByDriver { driver: driver.to_string() };
                         self.context.metrics.devices_published.get_or_create(&by_driver).inc_by(count as u64);
                     }
@@ -73,11 +76,12 @@ impl Lifecycle {
     /// Says of a machine that pods use whether its DRA drivers are being replaced: until when what they had published
     /// counts, or that it does not any longer. Gives when to look again.
     pub(super) async fn hold_devices(&self, draft: &mut Draft) -> Option<Timestamp> {
-        if !claim::is(&draft.wanted, INITIALIZED) || !machine_devices::are_expected(&draft.wanted) {
+        if !claim::is(&draft.wanted, INITIALIZED) || !machine_devices::are_described(&draft.wanted) {
             return None;
         }
         let known = crate::runtime::conditions::find(claim::conditions(&draft.wanted), DEVICES_PUBLISHED);
-        let was_lost = known.is_some_and(|condition| [UPGRADING, WITHDRAWN].contains(&condition.reason.as_str()));
+        let lost = known.filter(|condition| [UPGRADING, WITHDRAWN].contains(&condition.reason.as_str()));
+        let lost = lost.map(|condition| condition.message.clone());
         let node = {
             let state = self.context.store.read();
             let provider_id = claim::provider_id(&draft.wanted).unwrap_or_default();
@@ -91,12 +95,16 @@ impl Lifecycle {
             draft.conditions().set_unknown(DEVICES_PUBLISHED, UPGRADING, &message);
             return Some(until);
         }
-        if !was_lost {
-            return None;
-        }
+        let lost = lost?;
         let expansion = self.described(&draft.wanted).await?;
-        match machine_devices::look(&expansion, &node, self.context.store.read().resource_slices.values()) {
-            machine_devices::Devices::Published(_) => drop(draft.conditions().set_true(DEVICES_PUBLISHED)),
+        // Others of those that are described were never there. Which are gone is known from the message alone by now.
+        let is_gone = |driver: &DriverName| {
+            machine_devices::is_requested(&draft.wanted, driver.as_str()) || names(&lost, driver.as_str())
+        };
+        let found =
+            machine_devices::look(&expansion, is_gone, &node, self.context.store.read().resource_slices.values());
+        match found {
+            machine_devices::Devices::Published { .. } => drop(draft.conditions().set_true(DEVICES_PUBLISHED)),
             machine_devices::Devices::Awaited(_, message) => {
                 if draft.conditions().set_false(DEVICES_PUBLISHED, WITHDRAWN, &message) {
                     let timeout = self.context.options.dra_hold_timeout;
@@ -127,5 +135,31 @@ impl Lifecycle {
         let instance_type = types.types.iter().find(|it| it.name.as_str() == wanted)?;
         let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| of_claim.get(key).cloned());
         expansion.ok().filter(|expansion| !expansion.is_empty())
+    }
+}
+
+/// Whether a message of [`Lifecycle::hold_devices`] is about a driver.
+fn names(message: &str, driver: &str) -> bool {
+    message.split([',', ';', ' ']).any(|word| word == driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_whole_drivers() {
+        let upgrading = "gpu.example.com, nic.example.com being replaced: the devices that were published last count";
+        let withdrawn = "net has not published its 2 device(s); nic.example.com has a pool of which slices are missing";
+        for (message, driver, expected) in [
+            (upgrading, "gpu.example.com", true),
+            (upgrading, "nic.example.com", true),
+            (upgrading, "example.com", false),
+            (withdrawn, "net", true),
+            (withdrawn, "nic.example.com", true),
+            (withdrawn, "gpu.example.com", false),
+        ] {
+            assert_eq!(names(message, driver), expected, "{driver} in {message}");
+        }
     }
 }

@@ -1,13 +1,15 @@
-//! Brings the annotation with the planned pods up to date when a later plan puts more pods on a NodeClaim that is under
-//! way, so that a restart does not lose them.
+//! Brings annotations up to date when a later plan puts more pods on a NodeClaim that is under way: the one with the
+//! planned pods, so that a restart does not lose them, and the one with the drivers whose devices they claim, so that
+//! its machine waits for these too.
 //!
 //! Best effort and in the background: what is not written now is written with the next plan. Pods that run there by now
 //! are not taken out, so that the annotation tells what the machine was planned for; whoever restores plans from it
 //! leaves them aside. Nor are pods that run on machines which go: the machine may be to take their place.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::NodeClaim;
+use api::{NodeClaim, annotations};
 use futures::StreamExt;
 use kube::api::{Api, Patch, PatchParams};
 use model::{NodeClaimName, Uid};
@@ -21,6 +23,7 @@ use crate::world::assignments::Assignments;
 use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::leaving;
+use crate::world::machine_devices;
 use crate::world::planned_pods;
 use crate::world::store::{Revision, State};
 
@@ -29,30 +32,34 @@ const MAX_WRITES: usize = 200;
 /// Annotations being written at the same time.
 const PARALLEL_WRITES: usize = 8;
 
-/// An annotation that does not name all pods that wait for the NodeClaim.
+/// Annotations that do not name all pods that wait for the NodeClaim, or not all drivers that it waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outdated {
     name: NodeClaimName,
     uid: String,
-    value: String,
+    /// By key, what they should say.
+    annotations: BTreeMap<&'static str, String>,
 }
 
 /// Writes what the annotations of the plan's NodeClaims lack.
 pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
     let outdated: Vec<Outdated> = {
         let state = context.store.read();
-        let claims = plan.existing.iter().filter_map(|placement| snapshot.nodes[placement.node].node_claim.as_ref());
-        claims.filter_map(|name| outdated(&state, &context.assignments, name)).take(MAX_WRITES).collect()
+        let claims = plan.existing.iter().filter_map(|placement| {
+            let name = snapshot.nodes[placement.node].node_claim.as_ref()?;
+            outdated(&state, &context.assignments, name, &placement.drivers)
+        });
+        claims.take(MAX_WRITES).collect()
     };
     if outdated.is_empty() {
         return;
     }
     let (api, store) = (Api::<NodeClaim>::all(context.client.clone()), Arc::clone(&context.store));
     context.in_background("write of planned pods", async move {
-        let writing = outdated.into_iter().map(|Outdated { name, uid, value }| {
+        let writing = outdated.into_iter().map(|Outdated { name, uid, annotations }| {
             let api = api.clone();
             async move {
-                let patch = json!({"metadata": {"uid": uid, "annotations": {planned_pods::ANNOTATION: value}}});
+                let patch = json!({"metadata": {"uid": uid, "annotations": annotations}});
                 (api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await, name)
             }
         });
@@ -75,9 +82,27 @@ pub(super) fn write(context: &Context, snapshot: &Snapshot, plan: &Plan) {
     });
 }
 
-/// What the NodeClaim's annotation should say, if it lacks a pod that it could name.
-fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName) -> Option<Outdated> {
+/// What the NodeClaim's annotations should say, if they lack a pod that they could name, or one of these drivers.
+fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName, drivers: &[Arc<str>]) -> Option<Outdated> {
     let node_claim = state.node_claims.get(name).filter(|claim| claim.metadata.deletion_timestamp.is_none())?;
+    let pods = lacking_pods(state, assignments, name, node_claim).map(|value| (planned_pods::ANNOTATION, value));
+    let drivers = machine_devices::with_requested(node_claim, drivers.iter().map(|driver| &**driver));
+    let drivers = drivers.map(|value| (annotations::REQUESTED_DRA_DRIVERS, value));
+    let annotations: BTreeMap<&'static str, String> = pods.into_iter().chain(drivers).collect();
+    (!annotations.is_empty()).then(|| Outdated {
+        name: name.clone(),
+        uid: node_claim.metadata.uid.clone().unwrap_or_default(),
+        annotations,
+    })
+}
+
+/// The planned pods as the annotation should have them, if it lacks one that it could name.
+fn lacking_pods(
+    state: &State,
+    assignments: &Assignments,
+    name: &NodeClaimName,
+    node_claim: &NodeClaim,
+) -> Option<String> {
     let waiting = assignments.pods_of(name);
     let noted = planned_pods::decode(node_claim.metadata.annotations.as_ref());
     // Those that wait come first: if the annotation cannot hold all, they are the ones that a restart must not lose.
@@ -93,7 +118,7 @@ fn outdated(state: &State, assignments: &Assignments, name: &NodeClaimName) -> O
     let value = planned_pods::encode(waiting.iter().chain(are_to_come).chain(have_come), &assignments.stages())?;
     let wanted = planned_pods::decode_value(&value);
     let lacks_some = wanted.iter().any(|pod| !noted.contains(pod));
-    lacks_some.then(|| Outdated { name: name.clone(), uid: node_claim.metadata.uid.clone().unwrap_or_default(), value })
+    lacks_some.then_some(value)
 }
 
 #[cfg(test)]
@@ -122,9 +147,9 @@ mod tests {
     fn lacking(annotation: Option<&str>, waiting: &[&str]) -> Option<String> {
         let assignments = Assignments::default();
         assignments.assign(&"m".into(), waiting.iter().map(|pod| Uid::from(*pod)));
-        let outdated = outdated(&store(annotation).read(), &assignments, &"m".into())?;
+        let outdated = outdated(&store(annotation).read(), &assignments, &"m".into(), &[])?;
         assert_eq!((outdated.name.as_str(), outdated.uid.as_str()), ("m", "claim-uid"));
-        Some(outdated.value)
+        outdated.annotations.get(planned_pods::ANNOTATION).cloned()
     }
 
     #[test]
@@ -155,8 +180,8 @@ mod tests {
         }
         let assignments = Assignments::default();
         assignments.assign(&"m".into(), [Uid::from("new")]);
-        let outdated = outdated(&store.read(), &assignments, &"m".into()).unwrap();
-        assert_eq!(outdated.value, "new,here");
+        let outdated = outdated(&store.read(), &assignments, &"m".into(), &[]).unwrap();
+        assert_eq!(outdated.annotations, BTreeMap::from([(planned_pods::ANNOTATION, "new,here".to_owned())]));
     }
 
     #[test]
@@ -171,6 +196,16 @@ mod tests {
     fn a_claim_that_is_gone_gets_no_annotation() {
         let assignments = Assignments::default();
         assignments.assign(&"other".into(), [Uid::from("a")]);
-        assert_eq!(outdated(&store(None).read(), &assignments, &"other".into()), None);
+        assert_eq!(outdated(&store(None).read(), &assignments, &"other".into(), &["gpu.example.com".into()]), None);
+    }
+
+    #[test]
+    fn a_claim_learns_of_the_drivers_that_later_pods_claim() {
+        let assignments = Assignments::default();
+        assignments.assign(&"m".into(), [Uid::from("a")]);
+        let drivers = ["gpu.example.com".into(), "nic.example.com".into()];
+        let outdated = outdated(&store(Some("a")).read(), &assignments, &"m".into(), &drivers).unwrap();
+        let expected = (annotations::REQUESTED_DRA_DRIVERS, "gpu.example.com,nic.example.com".to_owned());
+        assert_eq!(outdated.annotations, BTreeMap::from([expected]));
     }
 }

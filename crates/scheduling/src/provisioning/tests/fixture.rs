@@ -734,7 +734,12 @@ pub(crate) fn render(plan: &Plan, snapshot: &Snapshot) -> String {
         );
     }
     for placement in &plan.existing {
-        let _ = writeln!(text, "node {}: [{}]", snapshot.nodes[placement.node].display_name(), pods(&placement.pods));
+        let name = snapshot.nodes[placement.node].display_name();
+        let _ = write!(text, "node {name}: [{}]", pods(&placement.pods));
+        if !placement.drivers.is_empty() {
+            let _ = write!(text, " waits for [{}]", placement.drivers.join(", "));
+        }
+        text.push('\n');
     }
     for later in &plan.later {
         let _ = writeln!(text, "then [{}]", pods(later));

@@ -23,7 +23,12 @@ mod shortage;
 mod usage;
 mod ways;
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use dra_sched::explain::{Explanation, RequestStep};
 use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger};
@@ -31,7 +36,7 @@ use model::{Answer, Budget, IdSet, Interner, ResourceVec, ValueSet, collections:
 
 use self::{
     orders::{Held, Place, Pristine},
-    ways::{Asked, times},
+    ways::{Asked, drivers_given, times},
 };
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
@@ -170,6 +175,8 @@ pub(crate) struct DeviceState {
     spare: BinLedger,
     /// Nodes whose devices are not published yet, by what is expected of them.
     expected: BTreeMap<NodeId, BinLedger>,
+    /// The drivers whose devices pods are given there.
+    expected_drivers: BTreeMap<NodeId, BTreeSet<Arc<str>>>,
     of_nodes: FastMap<NodeId, u64>,
     /// Changes whenever something changes that can matter to other machines.
     version: u64,
@@ -187,6 +194,7 @@ impl Clone for DeviceState {
             cluster: self.cluster.clone(),
             spare: self.spare.clone(),
             expected: self.expected.clone(),
+            expected_drivers: self.expected_drivers.clone(),
             of_nodes: self.of_nodes.clone(),
             version: self.version,
             next_version: self.next_version,
@@ -203,6 +211,7 @@ impl Clone for DeviceState {
 pub(crate) struct NodeBefore {
     node: NodeId,
     ledger: Option<BinLedger>,
+    drivers: Option<BTreeSet<Arc<str>>>,
     version: Option<u64>,
 }
 
@@ -234,6 +243,7 @@ impl DeviceState {
             cluster,
             spare,
             expected,
+            expected_drivers: BTreeMap::new(),
             held: Vec::new(),
             pristine: Rc::new(pristine),
             of_nodes: FastMap::default(),
@@ -261,6 +271,10 @@ impl DeviceState {
     pub(crate) fn restore(&mut self, before: NodeBefore) {
         if let Some(ledger) = before.ledger {
             self.expected.insert(before.node, ledger);
+            match before.drivers {
+                Some(drivers) => self.expected_drivers.insert(before.node, drivers),
+                None => self.expected_drivers.remove(&before.node),
+            };
         }
         match before.version {
             Some(version) => self.of_nodes.insert(before.node, version),
@@ -457,15 +471,25 @@ impl DeviceState {
         ways: &Ways,
         copies: u32,
     ) -> (ResourceVec, NodeBefore) {
-        let before =
-            NodeBefore { node, ledger: self.expected.get(&node).cloned(), version: self.of_nodes.get(&node).copied() };
+        let before = NodeBefore {
+            node,
+            ledger: self.expected.get(&node).cloned(),
+            drivers: self.expected_drivers.get(&node).cloned(),
+            version: self.of_nodes.get(&node).copied(),
+        };
         let way = ways.ways.iter().rev().find(|way| way.copies >= copies);
         let (Some(of_problem), Some(way)) = (&problem.devices, way) else { return (ResourceVec::default(), before) };
         let mut allocations = way.allocations.clone();
         allocations.copies = copies;
         let inventory = &of_problem.devices.inventory;
         match self.expected.get_mut(&node) {
-            Some(ledger) => allocations.commit(inventory, ledger, &mut self.cluster),
+            Some(ledger) => {
+                allocations.commit(inventory, ledger, &mut self.cluster);
+                let drivers = self.expected_drivers.entry(node).or_default();
+                // Whichever of its types the machine becomes, it must not be used before these have published.
+                let shapes = allocations.shapes.iter();
+                drivers.extend(shapes.flat_map(|shape| drivers_given(&allocations, Some(shape), copies)));
+            }
             None => {
                 if let Some(Some(ledger)) = of_problem.published.try_get(node) {
                     // The cluster's ledger also holds all that a node's ledger holds.
@@ -478,6 +502,11 @@ impl DeviceState {
         self.of_nodes.insert(node, version);
         self.touch_others(problem);
         (times(&way.extra_on_node(), copies), before)
+    }
+
+    /// The drivers whose devices pods are given on a node that has not published them yet, by name.
+    pub(crate) fn drivers_awaited_on(&self, node: NodeId) -> impl Iterator<Item = &Arc<str>> {
+        self.expected_drivers.get(&node).into_iter().flatten()
     }
 
     /// Takes devices in a machine by one way, and narrows the machine to the shapes that have them.
@@ -532,10 +561,8 @@ impl DeviceState {
                     drivers
                 }
             };
-            for copy in 0..copies as usize {
-                for result in allocations.allocations(Some(shape), copy).iter().flat_map(|given| &given.results) {
-                    *drivers.entry(Arc::from(result.device.driver.as_str())).or_default() += 1;
-                }
+            for driver in drivers_given(&allocations, Some(shape), copies) {
+                *drivers.entry(driver).or_default() += 1;
             }
         }
         // The domain that the claims were allocated in becomes a requirement of the NodeClaim.

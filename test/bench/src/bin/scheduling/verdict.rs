@@ -92,7 +92,7 @@ pub(crate) fn plan_of(snapshot: &Snapshot, answer: &Answer) -> Result<Plan> {
     for placement in &answer.existing {
         let node = snapshot.nodes.iter_enumerated().find(|(_, node)| node.display_name() == placement.node);
         let (node, _) = node.context("a node that is not there")?;
-        existing.push(ExistingPlacement { node, pods: ids(&placement.pods)? });
+        existing.push(ExistingPlacement { node, pods: ids(&placement.pods)?, drivers: Vec::new() });
     }
     let refusals = ids(&answer.unplaced)?
         .into_iter()

@@ -75,9 +75,9 @@ fn on_nodes_too_daemons_that_are_still_to_come_may_come_late() {
     check(
         &f,
         expect![[r#"
-        node coming: [small]
-        node n1: [any]
-    "#]],
+            node coming: [small] waits for [gpu.example.com]
+            node n1: [any]
+        "#]],
     );
 }
 
@@ -183,10 +183,10 @@ fn daemons_that_nodes_have_still_to_get_keep_their_devices_there() {
     check(
         &f,
         expect![[r#"
-        machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-2]
-        node coming: [a-1]
-        node n1: [a-0]
-        node n2: [whole-node]
-    "#]],
+            machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-2]
+            node coming: [a-1] waits for [gpu.example.com]
+            node n1: [a-0]
+            node n2: [whole-node]
+        "#]],
     );
 }

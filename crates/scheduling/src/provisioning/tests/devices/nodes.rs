@@ -49,10 +49,10 @@ fn devices_of_nodes_and_of_machines_on_their_way_are_used_first() {
     check(
         &f,
         expect![[r#"
-        machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-3]
-        node coming: [a-1, a-2]
-        node n1: [a-0]
-    "#]],
+            machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-3]
+            node coming: [a-1, a-2] waits for [gpu.example.com]
+            node n1: [a-0]
+        "#]],
     );
 }
 

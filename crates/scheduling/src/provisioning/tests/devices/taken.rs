@@ -89,9 +89,9 @@ fn a_nominated_pod_takes_a_device_of_a_machine_whose_slices_are_not_there_yet() 
     check(
         &f,
         expect![[r#"
-        machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-1]
-        node coming: [a-0]
-    "#]],
+            machine default-0: gpu-2/a/on-demand $0.0000001/h types [gpu-2, gpu-8] devices [1 gpu.example.com] pods [a-1]
+            node coming: [a-0] waits for [gpu.example.com]
+        "#]],
     );
 }
 

@@ -21,7 +21,7 @@ impl DeviceState {
         node: NodeId,
         claims: &[ClaimId],
     ) -> BeforeRelease {
-        let of_node = NodeBefore { node, ledger: None, version: self.of_nodes.get(&node).copied() };
+        let of_node = NodeBefore { node, ledger: None, drivers: None, version: self.of_nodes.get(&node).copied() };
         let before = BeforeRelease { of_node, version: self.version };
         for claim in claims {
             self.cluster.release(&of_problem.devices.inventory, *claim);

@@ -278,3 +278,15 @@ impl Asked<'_, '_> {
         self.demand.extra(allocations, shape, self.problem.names()).ok().flatten()
     }
 }
+
+/// The driver of each device that copies are given on a machine of a shape.
+pub(super) fn drivers_given(
+    allocations: &Allocations,
+    shape: Option<ShapeId>,
+    copies: u32,
+) -> impl Iterator<Item = Arc<str>> {
+    (0..copies as usize)
+        .flat_map(move |copy| allocations.allocations(shape, copy))
+        .flat_map(|given| &given.results)
+        .map(|result| Arc::from(result.device.driver.as_str()))
+}
