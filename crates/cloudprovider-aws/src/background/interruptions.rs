@@ -85,7 +85,7 @@ impl Watch {
     }
 
     /// Takes what is in the queue; gives how many messages that were. One that cannot be handled now stays.
-    pub(super) async fn handle_messages(&self, queue: &dyn Sqs) -> Result<usize, Failed> {
+    pub(crate) async fn handle_messages(&self, queue: &dyn Sqs) -> Result<usize, Failed> {
         let messages = queue.receive().await?;
         if messages.is_empty() {
             return Ok(0);
@@ -130,7 +130,7 @@ impl Watch {
     }
 
     /// Gives up machines whose checks have failed for too long, or that AWS is about to take.
-    pub(super) async fn check_health(&self) -> Result<(), Failed> {
+    pub(crate) async fn check_health(&self) -> Result<(), Failed> {
         let found = self.ec2.describe_instance_status().await?;
         if found.is_empty() {
             return Ok(());

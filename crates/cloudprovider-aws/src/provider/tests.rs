@@ -14,6 +14,7 @@ use super::*;
 use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, sample};
 
 mod launches;
+mod permissions;
 
 /// A clock that stands still between runtimes, and follows tokio's while one runs.
 #[derive(Clone, Default)]
@@ -72,19 +73,24 @@ impl World {
         Self { clock, cloud, objects, processes: AtomicU64::new(0) }
     }
 
+    /// What machines are told of the cluster.
+    fn cluster() -> user_data::Cluster {
+        user_data::Cluster {
+            name: CLUSTER.to_owned(),
+            endpoint: "https://test.example.com".to_owned(),
+            ca_bundle: Some("Y2E=".to_owned()),
+            service_cidr: Some("10.100.0.0/16".to_owned()),
+            dns_ip: None,
+        }
+    }
+
     /// A controller's provider, as after a start, which ends when the fuse blows.
     fn provider_with(&self, fuse: &Fuse) -> Ec2CloudProvider {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         Ec2CloudProvider::new(Setup {
             ec2: Arc::new(self.cloud.with_fuse(fuse.clone())),
             objects: Arc::new(self.objects.with_fuse(fuse.clone())),
-            cluster: user_data::Cluster {
-                name: CLUSTER.to_owned(),
-                endpoint: "https://test.example.com".to_owned(),
-                ca_bundle: Some("Y2E=".to_owned()),
-                service_cidr: Some("10.100.0.0/16".to_owned()),
-                dns_ip: None,
-            },
+            cluster: Self::cluster(),
             region: "us-east-1".to_owned(),
             machines: MachineOptions::default(),
             clock: self.clock.clock(),

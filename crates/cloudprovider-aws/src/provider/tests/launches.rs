@@ -11,7 +11,7 @@ use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 use crate::service::ec2::{CapacityReservation, Query};
 
-fn one_of(key: &str, values: &[&str]) -> NodeSelectorRequirementWithMinValues {
+pub(super) fn one_of(key: &str, values: &[&str]) -> NodeSelectorRequirementWithMinValues {
     NodeSelectorRequirementWithMinValues {
         key: key.to_owned(),
         operator: Operator::In,
@@ -20,7 +20,7 @@ fn one_of(key: &str, values: &[&str]) -> NodeSelectorRequirementWithMinValues {
     }
 }
 
-fn of_type(instance_type: &str) -> NodeSelectorRequirementWithMinValues {
+pub(super) fn of_type(instance_type: &str) -> NodeSelectorRequirementWithMinValues {
     one_of(kubernetes::INSTANCE_TYPE, &[instance_type])
 }
 
@@ -32,7 +32,7 @@ fn token(claim: &NodeClaim) -> Uid {
     claim.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-async fn create(provider: &Ec2CloudProvider, claim: &NodeClaim) -> Result<Instance, Error> {
+pub(super) async fn create(provider: &Ec2CloudProvider, claim: &NodeClaim) -> Result<Instance, Error> {
     Patient(provider).create(CreateRequest { claim, token: &token(claim), instance_types: None }).await
 }
 
