@@ -10,7 +10,7 @@
 # (`docker buildx imagetools inspect rust:1.95-alpine` prints the digest), and its notes say which.
 ARG BUILD_IMAGE=rust:1.95-alpine
 FROM ${BUILD_IMAGE} AS build
-RUN apk add --no-cache gcc musl-dev
+RUN apk add --no-cache ca-certificates gcc musl-dev
 # Writes down what the binary is made of.
 RUN cargo install --locked --root /tools cargo-cyclonedx@0.5.9
 WORKDIR /src
@@ -36,6 +36,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cp crates/dovetail/dovetail.cdx.json /dovetail.cdx.json
 
 FROM scratch
+# By which AWS is trusted.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /dovetail /dovetail
 COPY --from=build /dovetail.cdx.json /dovetail.cdx.json
 USER 65532:65532

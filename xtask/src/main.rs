@@ -11,10 +11,12 @@ mod ec2_data;
 mod faults;
 mod fidelity;
 mod fuzz;
+mod image;
 mod karpenter_suites;
 mod oracle;
 mod process;
 mod progress;
+mod python;
 mod release;
 mod same_plans;
 mod simulate;
@@ -48,6 +50,8 @@ enum Command {
     Ec2Data(ec2_data::Options),
     /// Copy the SDK of AWS without what is not called, and print how Cargo takes it: a tenth of the time and memory.
     TrimmedSdk(trimmed_sdk::Options),
+    /// Build the static binary and put it into an OCI archive, without a container engine.
+    Image(image::Options),
     /// Ask Kubernetes' own libraries and ours the same random questions.
     Oracle(oracle::Options),
     /// Play random scenarios on a real control plane, and hold what kube-scheduler does against what was planned.
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Codegen(options) => codegen::run(&options),
         Command::Ec2Data(options) => ec2_data::run(&options),
         Command::TrimmedSdk(options) => trimmed_sdk::run(&options),
+        Command::Image(options) => image::run(&options),
         Command::Oracle(options) => oracle::run(&options),
         Command::Fidelity(options) => fidelity::run(&options),
         Command::Faults(options) => faults::run(&options),

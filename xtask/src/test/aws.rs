@@ -4,14 +4,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
 use super::targets::{self, AWS};
-use crate::process::{command, run};
+use crate::process::command;
+use crate::python::environment;
 use crate::trimmed_sdk;
 
 const SERVER: &str = "test/moto";
@@ -22,7 +23,7 @@ pub(crate) fn check() -> Result<()> {
     let started = Instant::now();
     targets::build(&AWS, &config)?;
     println!("compiled in {:.0} s", started.elapsed().as_secs_f64());
-    let server = Server::start(&python()?)?;
+    let server = Server::start(&environment("moto", "test/moto/requirements.txt")?)?;
     let address = format!("http://127.0.0.1:{}", server.port);
     let environment = [
         ("AWS_ENDPOINT_URL", address.as_str()),
@@ -35,24 +36,6 @@ pub(crate) fn check() -> Result<()> {
         ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null"),
     ];
     targets::run_with(&AWS, &config, &environment)
-}
-
-/// The interpreter of an environment with the server's packages.
-fn python() -> Result<PathBuf> {
-    let wanted = go_programs::repository().join(SERVER).join("requirements.txt");
-    let text = fs::read_to_string(&wanted).with_context(|| format!("read {}", wanted.display()))?;
-    let folder = go_programs::cache_folder().context("no cache folder: set XDG_CACHE_HOME or HOME")?.join("moto");
-    let python = folder.join("bin/python");
-    let installed = folder.join("requirements.txt");
-    if fs::read_to_string(&installed).is_ok_and(|installed| installed == text) {
-        return Ok(python);
-    }
-    println!("installing moto into {}; this takes a minute, once", folder.display());
-    run(command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let mut install = command(&python.to_string_lossy());
-    run(install.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&wanted))?;
-    fs::write(&installed, text).with_context(|| format!("write {}", installed.display()))?;
-    Ok(python)
 }
 
 /// The server, which ends with us: it reads our end of a pipe.

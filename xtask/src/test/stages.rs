@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::{FEATURES, aws, cargo_deny, differs, go, layers, purity, targets, tidy};
+use crate::image::{self, Platform, Tools};
 use crate::process::{build, cargo, run, target_folder};
 use crate::progress::Progress;
 use crate::release::Release;
@@ -80,7 +81,7 @@ impl Stage {
             Self::Aws => "the adapter to AWS: the SDK against moto, on the wire",
             Self::E2e => "the controller on a real control plane",
             Self::Dra => "devices on a real control plane of Kubernetes 1.37",
-            Self::Release => "the binary that is released, on a real control plane",
+            Self::Release => "the binary that is released, on a real control plane, and its image",
         }
     }
 
@@ -147,14 +148,37 @@ impl Stage {
                 targets::run_all(&targets::DRA, &environment, 0)
             }
             Self::Release => {
-                let sdk = crate::trimmed_sdk::make()?;
-                let config = format!("--config={}", sdk.display());
-                let told = ["--release", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
-                let built = build(&told, "dovetail")?;
+                let released = released()?;
                 background.wait();
-                let binary = built.to_string_lossy();
-                targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)
+                let binary = released.binary.to_string_lossy();
+                targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)?;
+                let Some(image) = &released.image else { return Ok(()) };
+                targets::run_all(&targets::IMAGE, &[("DOVETAIL_IMAGE", &image.to_string_lossy())], 0)
             }
+        }
+    }
+}
+
+/// What is released: the binary, and the image with it.
+struct Released {
+    binary: PathBuf,
+    image: Option<PathBuf>,
+}
+
+/// Builds both for this computer. Where what the image takes cannot be had, the binary alone, as Cargo builds it here.
+fn released() -> Result<Released> {
+    match Tools::get(Platform::host()) {
+        Ok(tools) => {
+            let made = image::make(&[tools])?;
+            let (_, binary) = made.binaries.into_iter().next().context("no binary was built")?;
+            Ok(Released { binary, image: Some(made.archive) })
+        }
+        Err(error) => {
+            println!("left out: the image, and the binary is not linked statically: {error:#}");
+            let sdk = crate::trimmed_sdk::make()?;
+            let config = format!("--config={}", sdk.display());
+            let told = ["--release", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
+            Ok(Released { binary: build(&told, "dovetail")?, image: None })
         }
     }
 }

@@ -66,6 +66,10 @@ pub(super) const RELEASE: [Selection; 1] = [Selection {
     for_tests: &["--exact", "launch::pending_pods_get_machines_and_are_bound_there"],
 }];
 
+/// The image with that binary.
+pub(super) const IMAGE: [Selection; 1] =
+    [Selection { arguments: &["--workspace", "--test", "image"], features: FEATURES, lib_of: None, for_tests: &[] }];
+
 /// They share one server, so they run one after another.
 pub(super) const AWS: [Selection; 1] = [Selection {
     arguments: &["--package", "cloudprovider-aws-sdk"],
@@ -74,7 +78,7 @@ pub(super) const AWS: [Selection; 1] = [Selection {
     for_tests: &["--test-threads=1"],
 }];
 
-const ALL: [&[Selection]; 5] = [&UNIT, &HELM, &E2E, &GRANTED, &AWS];
+const ALL: [&[Selection]; 6] = [&UNIT, &HELM, &E2E, &GRANTED, &IMAGE, &AWS];
 
 /// What `cargo metadata` says.
 #[derive(Deserialize)]
