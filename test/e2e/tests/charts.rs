@@ -385,6 +385,79 @@ fn the_schema_refuses_bad_values_and_names_them() {
     }
 }
 
+/// The values that each `helm install` of the controller on a page sets, with the variables of its shell filled in.
+fn installations(page: &str) -> Result<Vec<Vec<String>>> {
+    const VARIABLES: [(&str, &str); 3] = [
+        ("$CLUSTER_NAME", "my-cluster"),
+        ("$CONTROLLER_ROLE", "arn:aws:iam::123456789012:role/DovetailController-my-cluster"),
+        ("$REPOSITORY", "registry.example.com/dovetail"),
+    ];
+    let path = go_programs::repository().join("docs").join(page);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let mut text = text.replace("\\\n", " ").replace('"', "");
+    for (name, value) in VARIABLES {
+        text = text.replace(name, value);
+    }
+    let commands =
+        text.lines().filter(|line| line.starts_with("    helm install ") && line.contains("charts/dovetail "));
+    commands
+        .map(|command| {
+            assert!(command.contains("--namespace kube-system") && !command.contains('$'), "{command}");
+            let words: Vec<&str> = command.split_whitespace().collect();
+            Ok(words.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1].to_owned()).collect())
+        })
+        .collect()
+}
+
+fn render_owned(values: &[String]) -> Result<Vec<Value>> {
+    render(CHART, &values.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn on_eks_the_controller_gets_its_role_by_pod_identity_or_by_its_service_account() -> Result<()> {
+    let installations = installations("getting-started-eks.md")?;
+    let [pod_identity, irsa] = installations.as_slice() else { anyhow::bail!("{installations:?}") };
+    // The stack trusts the ServiceAccount by its name, which is the release's by default.
+    let path = go_programs::repository().join("deploy/eks/cloudformation.yaml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let stack: Value = serde_saphyr::from_str(&text)?;
+    let trusted = |parameter: &str| &stack["Parameters"][parameter]["Default"];
+    for values in [pod_identity, irsa] {
+        let objects = render_owned(values)?;
+        let account = &find(&objects, "ServiceAccount")?["metadata"];
+        assert_eq!((&account["name"], &account["namespace"]), (trusted("ServiceAccount"), trusted("Namespace")));
+        let pod = &find(&objects, "Deployment")?["spec"]["template"]["spec"];
+        assert_eq!(&pod["serviceAccountName"], trusted("ServiceAccount"));
+        // Tokens and credentials are mounted as files of that group, into a root that is read-only.
+        assert_eq!(pod["securityContext"]["fsGroup"], 65532);
+        assert_eq!(variable(&objects, "CLOUD_PROVIDER")?.as_deref(), Some("aws"));
+        assert_eq!(variable(&objects, "CLUSTER_NAME")?.as_deref(), Some("my-cluster"));
+        assert_eq!(variable(&objects, "INTERRUPTION_QUEUE")?.as_deref(), Some("my-cluster"));
+        // Whatever gives the role gives the region and the way to credentials, which nothing here may hide.
+        let variables = container(&objects)?["env"].to_string();
+        assert!(!variables.contains("\"AWS_"), "{variables}");
+    }
+    let annotations =
+        |values| anyhow::Ok(find(&render_owned(values)?, "ServiceAccount")?["metadata"]["annotations"].clone());
+    assert_eq!(annotations(pod_identity)?, Value::Null);
+    let role = "arn:aws:iam::123456789012:role/DovetailController-my-cluster";
+    assert_eq!(annotations(irsa)?, json!({ "eks.amazonaws.com/role-arn": role }));
+    Ok(())
+}
+
+#[test]
+fn on_a_switch_the_controller_runs_as_karpenters_service_account() -> Result<()> {
+    let installations = installations("switching-from-karpenter.md")?;
+    let on_eks = installations.iter().find(|values| values.iter().any(|it| it == "provider=aws"));
+    let objects = render_owned(on_eks.context("nothing about EKS")?)?;
+    assert!(find(&objects, "ServiceAccount").is_err(), "it is of Karpenter's release");
+    assert_eq!(find(&objects, "Deployment")?["spec"]["template"]["spec"]["serviceAccountName"], "karpenter");
+    assert_eq!(variable(&objects, "DRY_RUN")?.as_deref(), Some("true"));
+    let bindings: Vec<_> = objects.iter().filter(|object| object["kind"] == "ClusterRoleBinding").collect();
+    assert!(!bindings.is_empty() && bindings.iter().all(|it| it["subjects"][0]["name"] == "karpenter"), "{bindings:?}");
+    Ok(())
+}
+
 #[test]
 fn the_crd_chart_renders_to_the_generated_crds() -> Result<()> {
     let by_name = |objects: Vec<Value>| -> BTreeMap<String, Value> {

@@ -84,3 +84,15 @@ fn the_way_to_a_first_gpu_pod_shows_what_is_printed() {
 fn the_page_on_devices_on_eks_shows_what_is_printed() {
     check("docs/devices-on-eks.md", "", 5);
 }
+
+#[test]
+fn the_node_class_and_node_pool_of_the_page_for_eks_are_taken() {
+    let text = std::fs::read_to_string(repository().join("docs/getting-started-eks.md")).unwrap();
+    let machines = text.split_once("```yaml").unwrap().1.split_once("```").unwrap().0;
+    let scratch = Scratch::new();
+    scratch.write("machines.yaml", machines);
+    let workload = repository().join("examples/web/shop.yaml").display().to_string();
+    let ran = scratch.run(&["plan", "--provider", "aws", "-f", "machines.yaml", "-f", &workload, "--expand-workloads"]);
+    assert!(!ran.stderr.contains("problem:"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("New machines") && ran.stdout.contains("default"), "{}{}", ran.stdout, ran.stderr);
+}
