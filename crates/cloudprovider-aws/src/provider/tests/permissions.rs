@@ -1,8 +1,8 @@
 //! What the provider asks of AWS, beside what the policies of `deploy/eks/cloudformation.yaml` grant: all of it, and no
 //! more.
 //!
-//! It starts, a node class is looked at, machines of each kind are launched, tagged, watched, rebooted and ended, and all
-//! is cleaned up. That no call is left out, the sources of the adapter to the SDK say, which names each.
+//! It starts, a node class is looked at, machines of each kind are launched, tagged, watched, rebooted and ended, and
+//! all is cleaned up. That no call is left out, the sources of the adapter to the SDK say, which names each.
 
 mod policy;
 mod recorder;
