@@ -183,9 +183,15 @@ pub mod node_overlay {
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
     /// The machines that the overlay describes have published what it says. Removed while there is none.
     pub const DEVICES_AS_DESCRIBED: &str = "DevicesAsDescribed";
+    /// Pods of the DaemonSets of the overlay's drivers can run on the machines that it describes. Removed while the
+    /// overlay names no DaemonSet or describes no machine.
+    pub const DRIVERS_CAN_RUN: &str = "DriversCanRun";
 
     /// The conditions that `Ready` sums up.
     pub const READY_DEPENDS_ON: [&str; 1] = [VALIDATION_SUCCEEDED];
+
+    /// Reason of [`DRIVERS_CAN_RUN`] that is false.
+    pub const NO_DAEMON_SET_POD: &str = "NoDaemonSetPod";
 
     /// Reason of [`DEVICES_AS_DESCRIBED`] that is false.
     pub const MISMATCH: &str = "Mismatch";

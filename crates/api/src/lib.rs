@@ -39,5 +39,5 @@ pub use node_class_reference::NodeClassReference;
 pub use node_overlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};
 pub use node_pool::{NodePool, NodePoolSpec, NodePoolStatus};
 pub use requirement::{NodeSelectorRequirement, NodeSelectorRequirementWithMinValues, Operator};
-pub use resource_slice_template::{DynamicResources, ResourceSliceTemplate};
+pub use resource_slice_template::{DescribedDriver, DriverDaemonSet, DynamicResources, ResourceSliceTemplate};
 pub use resources::{QuantityString, ResourceList};

@@ -23,6 +23,9 @@ pub struct DynamicResources {
     /// Devices that will share a value that is unknown before launch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attribute_bindings: Vec<AttributeBinding>,
+    /// The drivers of the templates, as far as more is known of them than their devices. At most one entry a driver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<DescribedDriver>,
 }
 
 impl DynamicResources {
@@ -30,6 +33,33 @@ impl DynamicResources {
     pub fn is_empty(&self) -> bool {
         self.resource_slice_templates.is_empty() && self.attribute_bindings.is_empty()
     }
+}
+
+/// A driver whose devices templates describe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DescribedDriver {
+    /// The driver's name, as templates give it.
+    pub name: String,
+    /// The DaemonSet that runs the driver. Only used to say when none of its pods could run on machines with the
+    /// devices; nothing else depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_set: Option<DriverDaemonSet>,
+}
+
+/// Which DaemonSets run a driver: the one of a name, or all whose pods have certain labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DriverDaemonSet {
+    /// The namespace; any if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The DaemonSet's name. Not together with `matchLabels`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Labels of the DaemonSet's pods. Not together with `name`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
 }
 
 /// A set of devices of one driver.
@@ -408,6 +438,10 @@ mod tests {
                 "attributes": ["resource.kubernetes.io/pcieRoot"],
                 "distinctGroups": true,
                 "deviceSelectors": [{"resourceSliceTemplate": "gpus", "device": "gpu-{index}"}]
+            }],
+            "drivers": [{
+                "name": "gpu.example.com",
+                "daemonSet": {"namespace": "gpu-system", "matchLabels": {"app": "gpu-driver"}}
             }]
         });
         let parsed: DynamicResources = serde_json::from_value(json.clone()).unwrap();

@@ -73,16 +73,7 @@ pub fn nothing_to_launch(
 ) -> Option<String> {
     let pool = node_pool(object, Ok(()), &Usage::default(), Arc::default(), context).ok()?;
     let names = &*context.interner;
-    let allowed: Vec<_> = catalogue
-        .offerings
-        .iter()
-        .filter(|offering| {
-            pool.requirements.iter().all(|wanted| {
-                let offered = offering.requirements.get(wanted.key);
-                offered.is_none_or(|offered| offered.values.intersects(&wanted.values, names))
-            })
-        })
-        .collect();
+    let allowed: Vec<_> = catalogue.offerings.iter().filter(|offering| pool.allows(offering, names)).collect();
     let types = catalogue.types.len();
     if allowed.is_empty() {
         return Some(format!("the requirements exclude all {types} instance types of the provider"));

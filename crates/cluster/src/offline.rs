@@ -24,6 +24,7 @@ use api::labels::ProviderLabels;
 use cloudprovider::{InstanceType, RepairPolicies};
 use model::{Interner, NamespacedName};
 
+use crate::driver_daemons::DriverPods;
 use crate::snapshot::Cluster;
 use crate::snapshot_file::Header;
 use decode::ObjectError;
@@ -198,6 +199,8 @@ pub enum OfflineNote {
         /// The field.
         field: UnknownField,
     },
+    /// Machines of a NodeOverlay would have no pod of a driver whose DaemonSet it names.
+    NoDriverPods(DriverPods),
     /// Pods are bound to nodes that are not in the input.
     BoundElsewhere(usize),
     /// A snapshot without what selects pods is planned with defaults for their spread.
@@ -242,6 +245,7 @@ impl fmt::Display for OfflineNote {
             Self::UnknownRuntimeClass(class) => {
                 write!(f, "RuntimeClass {class} is not in the input; its overhead and node selector are left out")
             }
+            Self::NoDriverPods(driver_pods) => driver_pods.fmt(f),
             Self::UnknownField { overlay, field } => write!(f, "nodeoverlay/{overlay}: {field}"),
             Self::NoRoomKept { buffer, why } => write!(f, "CapacityBuffer {buffer} keeps no room free: {why}"),
             Self::NothingSelects => f.write_str(

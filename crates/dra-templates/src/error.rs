@@ -34,6 +34,13 @@ pub enum Place {
     },
     /// In what a driver's templates yield together.
     Driver(String),
+    /// In an entry of `drivers`, by the driver's name.
+    DescribedDriver {
+        /// The driver.
+        name: String,
+        /// The field.
+        field: &'static str,
+    },
 }
 
 impl fmt::Display for Place {
@@ -45,6 +52,7 @@ impl fmt::Display for Place {
             Self::Template { name, field } => write!(f, "resourceSliceTemplates[{name}].spec.{field}"),
             Self::Binding { index, field } => write!(f, "attributeBindings[{index}].{field}"),
             Self::Driver(driver) => write!(f, "driver {driver}"),
+            Self::DescribedDriver { name, field } => write!(f, "drivers[{name}].{field}"),
         }
     }
 }
@@ -106,6 +114,23 @@ pub enum Reason {
     /// Beyond [`super::MAX_DEVICES`].
     #[error("more than {} devices in one pool", super::MAX_DEVICES)]
     TooManyDevices,
+    /// A driver without devices.
+    #[error("no template is of this driver")]
+    NoTemplateOfDriver,
+    /// Neither or both ways to name a DaemonSet.
+    #[error("needs either a name or matchLabels")]
+    NameOrLabels,
+    /// No object has such a name.
+    #[error("{0:?} is not a name of an object")]
+    NoName(String),
+    /// No object has such a label.
+    #[error("{label:?} is not a label: {why}")]
+    NoLabel {
+        /// Key and value.
+        label: String,
+        /// Why.
+        why: String,
+    },
     /// Nothing of that name.
     #[error("there is no template {0:?}")]
     UnknownTemplate(String),
@@ -174,6 +199,10 @@ pub enum Reason {
 impl Reason {
     pub(super) fn at(self, template: &str, field: &str) -> Error {
         Error { place: Place::Template { name: template.to_owned(), field: field.to_owned() }, reason: Box::new(self) }
+    }
+
+    pub(super) fn at_driver(self, name: &str, field: &'static str) -> Error {
+        Error { place: Place::DescribedDriver { name: name.to_owned(), field }, reason: Box::new(self) }
     }
 
     pub(super) fn at_binding(self, index: usize, field: &str) -> Error {

@@ -21,6 +21,7 @@ use dra_types::{AttributeValue, CounterSet, CounterSetName, Device, DriverName, 
 use serde_json::Value;
 
 pub mod devices;
+mod drivers;
 mod error;
 pub mod layout;
 mod nodes;
@@ -511,7 +512,7 @@ pub fn check(templates: &DynamicResources) -> Result<(), Error> {
             }
         }
     }
-    Ok(())
+    drivers::check(templates)
 }
 
 fn check_template(template: &ResourceSliceTemplate) -> Result<(), Error> {

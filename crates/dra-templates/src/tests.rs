@@ -240,6 +240,12 @@ fn what_makes_no_sense_is_refused_with_its_place() {
         json["attributeBindings"].as_array_mut().unwrap().push(first);
         json
     };
+    let drivers = |entries: Value| {
+        let mut json = one(json!({"devices": [{"name": "d"}]}));
+        json["drivers"] = entries;
+        json
+    };
+    let daemon_set = |named: Value| drivers(json!([{"name": "gpu.example.com", "daemonSet": named}]));
     let counter = |set: &str| json!([{"counterSet": set, "counters": {"units": {"value": "1"}}}]);
     let cases = [
         (
@@ -335,6 +341,28 @@ fn what_makes_no_sense_is_refused_with_its_place() {
             "attributeBindings[0].attributes: device d has a value for gpu.example.com/a already",
         ),
         (twice(bind("t", "e", "b")), "attributeBindings[1].attributes: device e is in two groups for b"),
+        (drivers(json!([{"name": "nic.example.com"}])), "drivers[nic.example.com].name: no template is of this driver"),
+        (
+            drivers(json!([{"name": "gpu.example.com"}, {"name": "gpu.example.com"}])),
+            "drivers[gpu.example.com].name: is there twice",
+        ),
+        (
+            daemon_set(json!({"namespace": "gpu"})),
+            "drivers[gpu.example.com].daemonSet: needs either a name or matchLabels",
+        ),
+        (
+            daemon_set(json!({"name": "a", "matchLabels": {"a": "b"}})),
+            "drivers[gpu.example.com].daemonSet: needs either a name or matchLabels",
+        ),
+        (daemon_set(json!({"name": "A"})), "drivers[gpu.example.com].daemonSet.name: \"A\" is not a name of an object"),
+        (
+            daemon_set(json!({"namespace": "", "name": "a"})),
+            "drivers[gpu.example.com].daemonSet.namespace: \"\" is not a name of an object",
+        ),
+        (
+            daemon_set(json!({"matchLabels": {"a": "b c"}})),
+            "drivers[gpu.example.com].daemonSet.matchLabels: \"a=b c\" is not a label: a valid label must be",
+        ),
     ];
     for (json, expected) in cases {
         let error = expand(json.clone(), &[("text", "many")]).err().unwrap_or_default();

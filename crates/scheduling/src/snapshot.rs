@@ -14,12 +14,12 @@ use model::{
 };
 
 use crate::{
-    catalogue::{Catalogue, TypeId},
+    catalogue::{Catalogue, Offering, TypeId},
     devices::Devices,
 };
 
 pub(crate) mod affinity;
-pub(crate) mod daemons;
+pub mod daemons;
 pub mod eviction;
 pub mod expiration;
 pub mod fleet;
@@ -358,6 +358,17 @@ pub struct NodePool {
     /// Room for pods that machines of a type turned out to have, where it was less than what was computed: the amounts
     /// that are listed count in place of the computed ones. By type.
     pub observed_room: Vec<(TypeId, Vec<(ResourceId, i64)>)>,
+}
+
+impl NodePool {
+    /// Whether the pool's own requirements let a machine be launched from an offering. An offering that does not define
+    /// a label agrees: the machine gets it from the pool.
+    pub fn allows(&self, offering: &Offering, names: &Interner) -> bool {
+        self.requirements.iter().all(|wanted| {
+            let offered = offering.requirements.get(wanted.key);
+            offered.is_none_or(|offered| offered.values.intersects(&wanted.values, names))
+        })
+    }
 }
 
 /// What is left of one entry of `spec.limits`.

@@ -29,6 +29,10 @@ const MAX_NAME: i64 = 80;
 /// A qualified name: a domain of 63 characters and an identifier of 32.
 const MAX_QUALIFIED_NAME: i64 = 96;
 const MAX_LABEL_KEY: i64 = 316;
+const MAX_LABEL_VALUE: i64 = 63;
+const MAX_LABELS: i64 = 16;
+/// Of an object, as the API server has it.
+const MAX_OBJECT_NAME: i64 = 253;
 
 const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const DNS_SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -49,6 +53,12 @@ pub(super) fn rules(root: &mut JSONSchemaProps) {
     at(items(templates), "metadata.name").pattern(DNS_LABEL).length(Some(1), Some(63));
     template(at(items(templates), "spec"));
     bindings(at(resources, "attributeBindings"));
+    resources.rule(
+        "!has(self.drivers) || self.drivers.all(d, has(self.resourceSliceTemplates) && \
+         self.resourceSliceTemplates.exists(t, t.spec.driver == d.name))",
+        "drivers may only name drivers of templates of this overlay",
+    );
+    drivers(at(resources, "drivers"));
 }
 
 fn template(spec: &mut JSONSchemaProps) {
@@ -169,6 +179,17 @@ fn bindings(list: &mut JSONSchemaProps) {
     selectors.min_items = Some(1);
     at(items(selectors), "resourceSliceTemplate").length(Some(1), Some(63));
     at(items(selectors), "device").length(Some(1), Some(MAX_NAME));
+}
+
+fn drivers(list: &mut JSONSchemaProps) {
+    let driver = items(list.max_items(MAX_TEMPLATES).list_by_key("name"));
+    at(driver, "name").pattern(DNS_SUBDOMAIN).length(Some(1), Some(63));
+    let daemon_set = at(driver, "daemonSet");
+    at(daemon_set, "namespace").pattern(DNS_LABEL).length(Some(1), Some(63));
+    at(daemon_set, "name").pattern(DNS_SUBDOMAIN).length(Some(1), Some(MAX_OBJECT_NAME));
+    at(daemon_set, "matchLabels").properties(Some(1), MAX_LABELS);
+    at(daemon_set, "matchLabels{}").length(None, Some(MAX_LABEL_VALUE));
+    daemon_set.rule("has(self.name) != has(self.matchLabels)", "a daemonSet needs either a name or matchLabels");
 }
 
 /// A field of ResourceSlices that cannot be known before the machine exists. Were it only missing, it would be dropped

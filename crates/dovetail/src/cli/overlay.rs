@@ -127,8 +127,9 @@ struct LearnArgs {
 /// Find mistakes in NodeOverlays
 ///
 /// Finds what the API server and the controller refuse, and more: unknown fields, overlays that match no instance type,
-/// templates that other overlays replace everywhere, and DeviceClasses of the input whose selectors match no described
-/// device.
+/// templates that other overlays replace everywhere, DeviceClasses of the input whose selectors match no described
+/// device, and drivers of whose DaemonSet (dynamicResources.drivers) no pod could run on the machines. If the input has
+/// no DaemonSet at all, nothing is said of drivers.
 ///
 /// Exit code: 0 if nothing was found, 1 if something was found or on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
@@ -257,10 +258,13 @@ fn learn(args: &LearnArgs) -> anyhow::Result<Outcome> {
 }
 
 fn lint(args: &LintArgs) -> anyhow::Result<Outcome> {
-    let objects = read(&args.input)?;
+    let documents = Documents::read(&args.input.filenames)?;
+    let manifests = documents.manifests.clone();
+    let objects = with_overlays(documents, &args.input.machines)?;
     let world = World::new(&objects)?;
-    let found: Vec<String> =
+    let mut found: Vec<String> =
         objects.problems.iter().chain(&world.rejected).cloned().chain(lint::lint(&objects, &world)).collect();
+    found.extend(lint::drivers_without_pods(manifests, &objects)?);
     if found.is_empty() {
         output::stdout(
             format!("{}: nothing found\n", super::report::plural(objects.overlays.len(), "overlay", "overlays"))

@@ -123,6 +123,33 @@ fn lint_finds_what_nobody_else_tells() {
 }
 
 #[test]
+fn lint_and_plan_say_when_no_pod_of_a_driver_could_run_on_the_machines() {
+    let mut gpus = overlay("o", "m", 1, "x1");
+    let resources = &mut gpus["spec"]["dynamicResources"];
+    resources["drivers"] = json!([{"name": "gpu.example.com", "daemonSet": {"namespace": "gpu", "name": "driver"}}]);
+    let driver = |node_selector: Value| {
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "driver", "namespace": "gpu"},
+            "spec": {"selector": {}, "template": {"metadata": {},
+                "spec": {"nodeSelector": node_selector, "containers": [{"name": "c"}]}}}})
+    };
+    let of_windows = driver(json!({"kubernetes.io/os": "windows"}));
+    let expected = "nodeoverlay/o: spec.dynamicResources.drivers[gpu.example.com].daemonSet: no pod of \
+                    daemonset/gpu/driver can run on machines of instance type m-128x-amd64-linux of nodepool/default: it \
+                    selects kubernetes.io/os In [windows], and the machines have In [linux]; nor on those of";
+    let (code, stdout, _) = run("lint", &[gpus.clone(), of_windows.clone()], &[]);
+    assert_eq!((code, stdout.lines().count()), (1, 1), "{stdout}");
+    assert!(stdout.starts_with(expected), "{stdout}");
+    let (code, stdout, _) = run("lint", &[gpus.clone(), driver(json!({}))], &[]);
+    assert_eq!((code, stdout.as_str()), (0, "1 overlay: nothing found\n"));
+
+    let scratch = Scratch::new();
+    scratch.write("objects.json", &list(&[gpus, of_windows, pod("a")]));
+    let ran = scratch.run(&["plan", "-f", "objects.json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+}
+
+#[test]
 fn explain_says_what_of_the_input_was_refused() {
     let scratch = Scratch::new();
     let mut refused = overlay("o", "m", 1, "x1");

@@ -143,6 +143,7 @@ pub fn retain_drivers(resources: &mut DynamicResources, keep: impl Fn(&str) -> b
         binding.device_selectors.retain(|selector| kept.contains(selector.resource_slice_template.as_str()));
     }
     resources.attribute_bindings.retain(|binding| !binding.device_selectors.is_empty());
+    resources.drivers.retain(|driver| keep(&driver.name));
 }
 
 /// The templates of a type: for each described driver those of its overlay, for the others the provider's. Counts from
@@ -166,6 +167,7 @@ pub(super) fn merged(
         selectors.for_each(|selector| named(&mut selector.resource_slice_template));
         merged.resource_slice_templates.append(&mut its.resource_slice_templates);
         merged.attribute_bindings.append(&mut its.attribute_bindings);
+        merged.drivers.append(&mut its.drivers);
     }
     merged
 }

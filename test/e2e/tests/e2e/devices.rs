@@ -223,7 +223,7 @@ async fn check_allocations(corner: &Corner, pods: &[Pod]) -> Result<()> {
 }
 
 /// Waits until an overlay's condition has that status, reason and message.
-async fn told(client: &kube::Client, overlay: &str, kind: &str, expected: (&str, &str, &str)) -> Result<()> {
+pub(crate) async fn told(client: &kube::Client, overlay: &str, kind: &str, expected: (&str, &str, &str)) -> Result<()> {
     let overlays: Api<NodeOverlay> = Api::all(client.clone());
     eventually(&format!("{overlay} says {kind}={}", expected.0), DEADLINE, async || {
         let conditions = overlays.get(overlay).await?.status.unwrap_or_default().conditions;

@@ -13,6 +13,7 @@ mod devices;
 mod disruption;
 mod dra;
 mod dra_operations;
+mod driver_daemons;
 mod driver_drain;
 mod driver_rollout;
 mod faults;

@@ -14,6 +14,7 @@ use scheduling::catalogue::Catalogue;
 
 use super::super::OfflineNote;
 use super::{GivenNodePool, RESERVED_CAPACITY, Reader, Types};
+use crate::driver_daemons::{self, Machines};
 use crate::node_pool;
 use crate::snapshot::LaunchableNodePool;
 
@@ -82,14 +83,14 @@ impl Reader<'_> {
                 },
             };
             if refused.is_none() {
-                names.push((name, &object.spec.template.metadata.labels));
+                names.push((name, &**object));
                 given.push(types);
             }
         }
         let pools: Vec<Pool<'_>> = names
             .iter()
             .zip(&given)
-            .map(|((name, template_labels), types)| Pool { name, template_labels, types })
+            .map(|((name, pool), types)| Pool { name, template_labels: &pool.spec.template.metadata.labels, types })
             .collect();
         let overlays: Vec<Overlay> = self.overlays.iter().map(|(_, overlay)| overlay.clone()).collect();
         let evaluation = overlay::evaluate(&overlays, &pools);
@@ -100,6 +101,8 @@ impl Reader<'_> {
                 self.problem(origin, ObjectError { object: ObjectRef { kind: "NodeOverlay".into(), name }, problem });
             }
         }
+        let pools = names.iter().map(|(_, node_pool)| *node_pool).zip(&evaluation.pools);
+        self.note_missing_driver_pods(pools.map(|(node_pool, it)| Machines { node_pool, types: &it.types }));
         let mut shared: Vec<(Arc<Corrected>, Types)> = Vec::new();
         let mut all = BTreeMap::new();
         for (((name, _), given), corrected) in names.into_iter().zip(given).zip(evaluation.pools) {
@@ -112,6 +115,18 @@ impl Reader<'_> {
             all.insert(name.to_string(), types);
         }
         all
+    }
+
+    /// Says which drivers would have no pod on machines with their devices. Manifests without any DaemonSet are not the
+    /// whole cluster, so they say nothing of drivers.
+    fn note_missing_driver_pods<'m>(&mut self, machines: impl Iterator<Item = Machines<'m>>) {
+        if self.header.is_none() && self.cluster.daemon_sets.is_empty() {
+            return;
+        }
+        let machines: Vec<Machines<'_>> = machines.collect();
+        let context = &mut Context::with_labels(&mut self.interner, self.settings.labels);
+        let found = driver_daemons::look(&machines, &self.cluster.daemon_sets, context);
+        self.notes.extend(found.into_iter().filter(|it| it.problem.is_some()).map(OfflineNote::NoDriverPods));
     }
 
     /// Whether an object is a node class that decides about instance types.

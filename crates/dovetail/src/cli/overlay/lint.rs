@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{NodePool, labels};
 use cloudprovider::InstanceType;
+use cluster::offline::{self, OfflineNote, Settings};
+use decode::manifests::Manifest;
 use dra_templates::Expansion;
 use dra_templates::{Nodes, Pool};
 use dra_types::{AttributeValue, Compat, Device, DeviceClass, DeviceName, DeviceSelector, DriverName};
@@ -11,6 +13,7 @@ use k8s_cel::{DeviceView, EvalError, Selector};
 use overlay::capture::PLACEHOLDER_INSTANCE_TYPE;
 
 use super::objects::{GivenOverlay, Objects, World};
+use crate::cli::machine_types;
 use crate::cli::report::plural;
 
 /// What was found, in words, each with its object.
@@ -27,6 +30,22 @@ pub(super) fn lint(objects: &Objects, world: &World) -> Vec<String> {
     found.extend(devices_beyond_their_counters(world));
     found.extend(classes_without_devices(objects, world));
     found
+}
+
+/// Drivers of whose DaemonSets no pod could run on machines with their devices, read as `dovetail plan` reads them.
+pub(super) fn drivers_without_pods(manifests: Vec<Manifest>, objects: &Objects) -> anyhow::Result<Vec<String>> {
+    let provider = objects.provider.declaration();
+    let labels = (provider.labels)(&objects.types);
+    let node_classes: Vec<(&str, &str)> = provider.node_class_kinds.iter().map(|it| (it.group, it.kind)).collect();
+    let default_node_pool = machine_types::default_node_pool(provider)?;
+    let settings = Settings {
+        default_node_pool: Some(&default_node_pool),
+        node_class_types: objects.of_node_classes.as_ref(),
+        ..Settings::new(&objects.types, &labels, &node_classes)
+    };
+    let notes = offline::read(manifests, Vec::new(), &settings).notes;
+    let is_of_drivers = |note: &OfflineNote| matches!(note, OfflineNote::NoDriverPods(_));
+    Ok(notes.into_iter().filter(is_of_drivers).map(|note| note.to_string()).collect())
 }
 
 /// Overlays that `capture` wrote and that their author has not finished.
