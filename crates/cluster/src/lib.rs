@@ -11,6 +11,7 @@ pub mod buffers;
 mod catalogue;
 mod cron;
 pub mod default_spread;
+pub mod device_prices;
 pub mod driver_daemons;
 pub mod held_slices;
 pub mod node_claim;

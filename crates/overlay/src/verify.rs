@@ -96,28 +96,34 @@ pub enum What {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { driver, what } = self;
+        write!(f, "{}: {}", self.driver, self.what)
+    }
+}
+
+/// As the end of a sentence about a driver.
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let or_none = |value: &Option<AttributeValue>| value.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-        match what {
-            What::Missing(device) => write!(f, "{driver}: device {device} was not published"),
-            What::Extra(device) => write!(f, "{driver}: device {device} is in no template"),
-            What::Attribute { device, name, expected, found } => {
+        match self {
+            Self::Missing(device) => write!(f, "device {device} was not published"),
+            Self::Extra(device) => write!(f, "device {device} is in no template"),
+            Self::Attribute { device, name, expected, found } => {
                 let found = or_none(found);
-                write!(f, "{driver}: device {device} has {found} for attribute {name}, not {expected}")
+                write!(f, "device {device} has {found} for attribute {name}, not {expected}")
             }
-            What::Capacity { device, name, expected, found } => {
+            Self::Capacity { device, name, expected, found } => {
                 let found = found.map_or("nothing".to_owned(), |found| found.to_string());
-                write!(f, "{driver}: device {device} has {found} of {name}, not {expected}")
+                write!(f, "device {device} has {found} of {name}, not {expected}")
             }
-            What::Field { device, field } => write!(f, "{driver}: device {device} has another {field}"),
-            What::Counters(set) => write!(f, "{driver}: counter set {set} is missing or another"),
-            What::Group { attribute, values } => {
+            Self::Field { device, field } => write!(f, "device {device} has another {field}"),
+            Self::Counters(set) => write!(f, "counter set {set} is missing or another"),
+            Self::Group { attribute, values } => {
                 let values: Vec<String> =
                     values.iter().map(|(device, value)| format!("{device} {}", or_none(value))).collect();
-                write!(f, "{driver}: devices were bound to one {attribute}, but have {}", values.join(", "))
+                write!(f, "devices were bound to one {attribute}, but have {}", values.join(", "))
             }
-            What::SameGroups { attribute, value, devices: (one, other) } => {
-                write!(f, "{driver}: {one} and {other} were said to differ in {attribute}, but both have {value}")
+            Self::SameGroups { attribute, value, devices: (one, other) } => {
+                write!(f, "{one} and {other} were said to differ in {attribute}, but both have {value}")
             }
         }
     }

@@ -20,14 +20,16 @@ use report::Type;
 ///
 /// Prints the types as the planner sees them. With -f, as NodePools see them: node classes change capacity and
 /// overhead, NodeOverlays change prices, capacity and devices. Prices of devices are those of the cheapest offering,
-/// divided by the number of devices of a driver; partitions of a device count as one. Needs neither a cluster nor a
-/// cloud.
+/// divided by the number of devices of a driver; partitions of a device count as one. A partition costs the part of its
+/// device's price that it takes of the device: of the counter of which it takes the largest part. Needs neither a
+/// cluster nor a cloud.
 ///
 /// Exit code: 0 if all input could be used, 1 if not or on an error, 2 on wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail catalogue
   dovetail catalogue --type m-8x-amd64-linux
+  dovetail catalogue --provider aws --devices
   dovetail catalogue -f nodepools.yaml -f overlays/ -o json")]
 pub(super) struct Args {
     /// File or folder with NodePools, NodeOverlays and node classes, - for standard input; may be given more than once
@@ -37,6 +39,9 @@ pub(super) struct Args {
     /// Print only this instance type, with everything that is known of it; may be given more than once
     #[arg(long = "type", value_name = "NAME")]
     only: Vec<String>,
+    /// Print the devices of the types instead, a line for each kind of device, with what one costs of its machine
+    #[arg(long)]
+    devices: bool,
     #[command(flatten)]
     machines: MachineTypesArgs,
     /// How to print the types
@@ -74,6 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("provider {} has no instance type {name} there", args.machines.declaration().name);
     }
     let text = match args.output {
+        Format::Table if args.devices => table::devices(&types),
         Format::Table if args.only.is_empty() => table::list(&types),
         Format::Table => table::everything(&types),
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&document(&types))?),

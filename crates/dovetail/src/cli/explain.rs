@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Subcommand;
+use cluster::device_prices::{self, Stranded};
 use decode::manifests::Manifest;
 use model::pod::SchedulingState;
 use model::{NamespacedName, Pod};
@@ -15,6 +16,7 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PodId, Snapshot};
 
 use super::input::{Documents, Input, InputArgs, scheduler_config};
 use super::live::{self, LiveOptions};
+use super::plan::table::short;
 use super::progress::Progress;
 use super::report::{claim_name, next_best, plural};
 use super::{Outcome, output};
@@ -105,7 +107,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<Outcome> {
         What::Node { name, source } => {
             let (input, plan) = source.plan_with_fleet()?;
             let text = of_node(&name, &input.snapshot, &plan)?;
-            (text + &disruption_of(&name, &input.snapshot), Outcome::Done)
+            let snapshot = &input.snapshot;
+            (text + &stranded_on(&name, snapshot) + &disruption_of(&name, snapshot), Outcome::Done)
         }
     };
     output::stdout(text.as_bytes())?;
@@ -216,11 +219,28 @@ fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> 
     text
 }
 
+/// What of a node's devices no claim can get beside those that are allocated.
+fn stranded_on(name: &str, snapshot: &Snapshot) -> String {
+    let is_it = |id: NodeId| snapshot.nodes.try_get(id).is_some_and(|node| is_named(node, name));
+    let stranded = device_prices::stranded(snapshot).into_iter().filter(|stranded| is_it(stranded.node));
+    let told = stranded.map(|Stranded { driver, price, .. }| {
+        format!(
+            "  {} of it is stranded: partitions of {driver} that are free do not fit beside those in use\n",
+            short(price)
+        )
+    });
+    told.collect()
+}
+
+/// Whether a node is meant, by its own name or its NodeClaim's.
+fn is_named(node: &Node, name: &str) -> bool {
+    node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name)
+}
+
 /// Why a node with a NodeClaim is removed, or stays; empty for a node of others.
 fn disruption_of(name: &str, snapshot: &Snapshot) -> String {
     let plan = plan_disruption(snapshot);
-    let is_meant = |node: &Node| node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name);
-    let is_it = |id: &NodeId| snapshot.nodes.try_get(*id).is_some_and(|node| is_meant(node));
+    let is_it = |id: &NodeId| snapshot.nodes.try_get(*id).is_some_and(|node| is_named(node, name));
     let Some((_, reason)) = plan.node_reasons.iter().find(|(id, _)| is_it(id)) else { return String::new() };
     let goes = match reason {
         NodeReason::Goes { command } => plan.commands.get(*command),
@@ -251,8 +271,7 @@ fn disruption_of(name: &str, snapshot: &Snapshot) -> String {
 /// How far a node has come, what it has room for, and what is planned on it.
 fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<String> {
     let names = &*snapshot.interner;
-    let is_meant = |node: &Node| node.name.as_deref() == Some(name) || node.node_claim.as_deref() == Some(name);
-    let Some((id, node)) = snapshot.nodes.iter_enumerated().find(|(_, node)| is_meant(node)) else {
+    let Some((id, node)) = snapshot.nodes.iter_enumerated().find(|(_, node)| is_named(node, name)) else {
         bail!("there is no Node and no NodeClaim {name} in the input");
     };
     let mut text = String::new();

@@ -8,6 +8,7 @@ pub(super) mod objects;
 mod render;
 pub(super) mod table;
 mod verify;
+mod why;
 
 use std::path::PathBuf;
 
@@ -92,10 +93,12 @@ struct Input {
 /// Reads NodeOverlays and NodePools; without a NodePool it uses a built-in one. With -o json it also prints the
 /// ResourceSlices, as drivers would publish them on a machine called `node`.
 ///
-/// Exit code: 0 if all overlays are in effect, 1 if one is not or on an error, 2 on wrong usage.
+/// Exit code: 0 if all overlays are in effect, 1 if one is not, if with --why anything differs, or on an error, 2 on
+/// wrong usage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   dovetail overlay render -f overlays/ -f nodepools.yaml
+  dovetail overlay render -f overlays/ --provider aws --why p5.48xlarge
   kubectl get nodeoverlays,nodepools -o json | dovetail overlay render -f - --instance-types types.json
   dovetail overlay render -f overlay.yaml --type m-64x-amd64-linux -o json")]
 struct RenderArgs {
@@ -104,6 +107,10 @@ struct RenderArgs {
     /// Print only this instance type
     #[arg(long = "type", value_name = "NAME")]
     instance_type: Option<String>,
+    /// Say of this instance type who describes its devices: provider, overlays, generated ones, and machines of the type
+    /// among the input's nodes with what their drivers have published; and in what they differ
+    #[arg(long, value_name = "TYPE", conflicts_with = "instance_type")]
+    why: Option<String>,
     /// How to print the answer
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -225,6 +232,16 @@ fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
     let objects = read(&args.input)?;
     let world = World::new(&objects)?;
     objects.problems.iter().chain(&world.rejected).for_each(output::problem);
+    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty();
+    if let Some(name) = &args.why {
+        if !world.pools().any(|(_, types)| types.iter().any(|it| it.name == **name)) {
+            anyhow::bail!("provider {} has no instance type {name} there", args.input.machines.declaration().name);
+        }
+        let said = why::why(&objects, &world, name);
+        print(args.output, &said, |said| why::lines(said))?;
+        let is_agreed = said.iter().all(why::Said::is_agreed);
+        return Ok(if is_bad || !is_agreed { Outcome::BadInput } else { Outcome::Done });
+    }
     let rendered = render::render(&world, args.instance_type.as_deref());
     if let Some(name) = &args.instance_type
         && rendered.is_empty()
@@ -232,7 +249,6 @@ fn render(args: &RenderArgs) -> anyhow::Result<Outcome> {
         output::note(format_args!("no overlay describes devices of an instance type {name}"));
     }
     print(args.output, &rendered, |rendered| render::table(rendered))?;
-    let is_bad = !objects.problems.is_empty() || !world.rejected.is_empty();
     Ok(if is_bad { Outcome::BadInput } else { Outcome::Done })
 }
 

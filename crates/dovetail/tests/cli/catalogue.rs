@@ -78,6 +78,26 @@ spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeC
     let counts: Vec<_> = gpus["kinds"].as_array().unwrap().iter().map(|kind| kind["count"].as_i64().unwrap()).collect();
     // Whole ones, then the places of each profile.
     assert_eq!(counts, [8, 56, 56, 32, 24, 16, 8, 8]);
+    let prices = gpus["kinds"].as_array().unwrap().iter().map(|it| it["priceNanoUsdPerHourEach"].as_i64().unwrap());
+    let prices: Vec<i64> = prices.collect();
+    let whole = 6_880_000_000_i64;
+    assert_eq!(prices[0], whole);
+    assert!(prices[1..].iter().all(|price| *price >= whole / 10 && *price <= whole), "{prices:?}");
+    assert!(prices[1] < whole / 4, "{prices:?}");
+
+    let ran =
+        scratch.run(&["catalogue", "--provider", "aws", "-f", "class.yaml", "--type", "p5.48xlarge", "--devices"]);
+    assert_eq!((ran.code, &*ran.stderr), (0, ""));
+    let of_gpus: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("gpu.nvidia.com")).collect();
+    assert_eq!(of_gpus.len(), 8, "{}", ran.stdout);
+    let words: Vec<&str> = of_gpus[0].split_whitespace().take(5).collect();
+    assert_eq!(words, ["mig", "p5.48xlarge", "gpu.nvidia.com", "8", "$6.8800/h"]);
+}
+
+#[test]
+fn types_without_devices_have_no_line_among_devices() {
+    let ran = run(&["--devices"]);
+    assert_eq!((ran.code, &*ran.stdout), (0, "No instance type has devices.\n"));
 }
 
 #[test]

@@ -462,3 +462,56 @@ fn a_snapshot_is_planned_for_its_own_moment_with_its_own_prices() {
     let codes: Vec<&Value> = by_night["nodes"].as_array().unwrap().iter().map(|node| &node["reason"]["code"]).collect();
     assert_eq!(codes, ["Goes", "NotQuiet", "NoPlace", "PodDisruptionBudget", "Goes", "NoPlace"]);
 }
+
+#[test]
+fn what_of_partitions_fits_beside_no_other_is_told_of_a_node_with_its_price() {
+    // The node of the example has a GPU of seven slices, of which partitions of three and of four are cut.
+    let counters = |slices: u32| json!({"slices": {"value": slices.to_string()}});
+    let partition = |name: &str, slices: u32| json!({"name": name, "consumesCounters": [{"counterSet": "gpu-0", "counters": counters(slices)}]});
+    let devices = json!([partition("three-a", 3), partition("three-b", 3), partition("four", 4)]);
+    let spec = |number: u32| {
+        json!({"driver": "gpu.example.com", "nodeName": "general-d",
+            "pool": {"name": "general-d", "generation": 1, "resourceSliceCount": 2}})
+        .as_object()
+        .cloned()
+        .map(|mut spec| {
+            let (field, value) = match number {
+                0 => ("sharedCounters", json!([{"name": "gpu-0", "counters": counters(7)}])),
+                _ => ("devices", devices.clone()),
+            };
+            spec.insert(field.to_owned(), value);
+            spec
+        })
+    };
+    let slice = |number: u32| {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "metadata": {"name": format!("general-d-{number}")}, "spec": spec(number)})
+    };
+    let claim = |name: &str, device: &str| {
+        let result = json!({"request": "r", "driver": "gpu.example.com", "pool": "general-d", "device": device});
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+            "status": {"allocation": {"devices": {"results": [result]}},
+                "reservedFor": [{"resource": "pods", "name": "db-0", "uid": "u"}]}})
+    };
+    let fleet = fleet();
+    let explained = |claims: &[Value]| {
+        let scratch = Scratch::new();
+        scratch.write("devices.json", &crate::manifests::list(&[&[slice(0), slice(1)], claims].concat()));
+        let ran = scratch.run(&["explain", "node", "general-d", "-f", &fleet, "-f", "devices.json"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout
+    };
+    let stranded = |claims: &[Value]| {
+        explained(claims).lines().find(|line| line.contains("stranded")).map(|line| line.trim().to_owned())
+    };
+    assert_eq!(stranded(&[]), None);
+    // The other three do not fit beside four, but the other four do beside three.
+    assert_eq!(stranded(&[claim("a", "four"), claim("b", "three-a")]), None);
+    assert_eq!(stranded(&[claim("a", "three-a")]), None);
+    // A seventh of $0.1085.
+    let told =
+        "$0.0155/h of it is stranded: partitions of gpu.example.com that are free do not fit beside those in use";
+    assert_eq!(stranded(&[claim("a", "three-a"), claim("b", "three-b")]).as_deref(), Some(told));
+}

@@ -39,6 +39,80 @@ fn render_tells_types_drivers_and_overlays_and_gives_the_slices() {
 }
 
 #[test]
+fn render_says_who_describes_a_type_and_in_what_they_differ() {
+    let mut learned = overlay("learned-one", "m", 0, "x1");
+    learned["metadata"]["labels"] = json!({"dovetail.sh/generated": "true"});
+    let mut richer = overlay("richer", "m", 2, "x1");
+    let devices = &mut richer["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0];
+    devices["capacity"] = json!({"memory": {"value": "80Gi"}});
+    let mut fewer = overlay("fewer", "m", 1, "x1");
+    fewer["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0]["replicas"] = json!(1);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1", "labels": {
+        "karpenter.sh/nodepool": "default", "node.kubernetes.io/instance-type": "m-8x-amd64-linux"}}});
+    let device = |index: usize| json!({"name": format!("gpu-{index}"), "attributes": {"model": {"string": "x2"}}});
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
+        "spec": {"driver": "gpu.example.com", "nodeName": "worker-1", "devices": [device(0), device(1)],
+                 "pool": {"name": "worker-1", "generation": 1, "resourceSliceCount": 1}},
+    });
+    let why = ["--why", "m-8x-amd64-linux"];
+    let same = overlay("same", "m", 5, "x1");
+    let (code, stdout, _) = run("render", &[same.clone(), learned.clone()], &why);
+    let rows = |text: &str| -> Vec<String> {
+        text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(code, 0, "{stdout}");
+    assert_eq!(
+        rows(&stdout),
+        ["default gpu.example.com nodeoverlay/same 2 this", "nodeoverlay/learned-one (learned) 2 agrees"]
+    );
+    let objects = [same, learned, richer, fewer, overlay("other", "m", 3, "x2"), node, slice];
+    let (code, stdout, _) = run("render", &objects, &why);
+    assert_eq!(code, 1, "{stdout}");
+    let mut found = rows(&stdout);
+    assert_eq!(found.remove(0), "default gpu.example.com nodeoverlay/same 2 this");
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "node/worker-1 (published) 2 differs: device gpu-0 has \"x2\" for attribute model, not \"x1\"",
+            "nodeoverlay/fewer 1 differs: device gpu-1 is missing",
+            "nodeoverlay/learned-one (learned) 2 agrees",
+            "nodeoverlay/other 2 differs: device gpu-0 has \"x2\" for attribute model, not \"x1\"",
+            "nodeoverlay/richer 2 differs: device gpu-0 has 80Gi of memory too",
+        ]
+    );
+    let (code, _, stderr) = run("render", &objects, &["--why", "m-8x"]);
+    assert_eq!((code, stderr.as_str()), (1, "error: provider kwok has no instance type m-8x there\n"));
+}
+
+#[test]
+fn render_of_a_type_compares_overlays_with_the_templates_of_the_provider() {
+    let scratch = Scratch::new();
+    let run = |arguments: &[&str]| scratch.run(&[&["overlay", "render", "--provider", "aws"], arguments].concat());
+    let overlay = json!({"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": "mine"},
+    "spec": {
+        "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p5.48xlarge"]}],
+        "dynamicResources": {"resourceSliceTemplates": [{"metadata": {"name": "t"}, "spec": {
+            "driver": "gpu.nvidia.com", "devices": [{"name": "mine-{index}", "replicas": 7}]}}]},
+    }});
+    scratch.write("overlay.json", &overlay.to_string());
+    let ran = run(&["-f", "overlay.json", "--why", "p5.48xlarge", "-o", "json"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let said = ran.json();
+    let of = |driver: &str| {
+        let found = said.as_array().unwrap().iter().find(|it| it["driver"] == driver).unwrap();
+        found["sources"].as_array().unwrap().clone()
+    };
+    let gpus = of("gpu.nvidia.com");
+    assert_eq!((&gpus[0]["from"], &gpus[0]["verdict"]), (&json!("nodeoverlay/mine"), &json!("Used")));
+    assert_eq!((&gpus[1]["from"], &gpus[1]["devices"]), (&json!("the provider"), &json!(8)));
+    assert_eq!(gpus[1]["verdict"], "Differs");
+    let [nics] = of("dra.net").try_into().unwrap();
+    assert_eq!((&nics["from"], &nics["verdict"]), (&json!("the provider"), &json!("Used")));
+}
+
+#[test]
 fn lint_finds_what_nobody_else_tells() {
     let mut misspelt = overlay("misspelt", "m", 1, "x1");
     misspelt["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["device"] = json!([]);

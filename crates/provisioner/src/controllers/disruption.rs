@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
+use cluster::device_prices;
 use cluster::node_claim::command::Note;
 use cluster::node_repair::Repair;
 use model::{DurationMs, NodeClaimName, NodePoolName, Timestamp};
@@ -286,6 +287,7 @@ impl Disruption {
         self.beat.busy();
         memory.planned_at = Some(Instant::now());
         self.metrics.planned(&planned.found, planned.took);
+        self.metrics.stranded(&device_prices::stranded(&planned.snapshot), &planned.snapshot);
         report::blocked(context, &planned);
         // Machines of static NodePools are only kept with their gate.
         let is_static_on = context.options.feature_gates.static_capacity;

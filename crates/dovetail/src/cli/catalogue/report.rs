@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloudprovider::{InstanceType, Offering};
+use cluster::device_prices::{self, DevicesOfPool};
 use dra_templates::Expansion;
 use dra_templates::layout::{self, Host};
 use model::PriceNanoUsdPerHour;
@@ -56,11 +57,20 @@ pub(super) struct Driver {
     pub(super) kinds: Vec<Kind>,
 }
 
+/// A device, and what it costs of its machine.
+struct Priced {
+    device: Value,
+    price: Option<PriceNanoUsdPerHour>,
+}
+
 /// Devices that are alike but for where they are.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Kind {
     pub(super) count: usize,
+    /// Of one: of a partition its part of the whole device's price; none where nothing can be launched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) price_nano_usd_per_hour_each: Option<PriceNanoUsdPerHour>,
     pub(super) attributes: BTreeMap<String, Value>,
     pub(super) capacity: BTreeMap<String, Value>,
     /// How many values other attributes have among them.
@@ -109,37 +119,39 @@ fn drivers(instance_type: &InstanceType, cheapest: Option<PriceNanoUsdPerHour>) 
     let label = |key: &str| instance_type.certain_label(key).map(str::to_owned);
     let Ok(expansion) = Expansion::new(&instance_type.dynamic_resources, &label) else { return Vec::new() };
     let labels = BTreeMap::new();
-    let mut devices: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut by_driver: BTreeMap<&str, Vec<(DevicesOfPool<'_>, Vec<Value>)>> = BTreeMap::new();
     for pool in &expansion.pools {
         let slices = layout::slices(pool, Host { node_name: NODE, labels: &labels }).unwrap_or_default();
         let of_pool = slices.iter().filter_map(|slice| slice.pointer("/spec/devices")?.as_array()).flatten().cloned();
-        devices.entry(pool.driver.to_string()).or_default().extend(of_pool);
+        let typed = DevicesOfPool {
+            devices: pool.devices.iter().map(|it| &it.device).collect(),
+            counter_sets: pool.shared_counters.iter().collect(),
+        };
+        by_driver.entry(pool.driver.as_str()).or_default().push((typed, of_pool.collect()));
     }
-    let each = |count: usize| Some(PriceNanoUsdPerHour(cheapest?.0 / i64::try_from(count).ok().filter(|it| *it > 0)?));
-    devices
-        .into_iter()
-        .map(|(driver, devices)| {
-            let count = whole(&devices);
-            let kinds = kinds(&driver, &devices);
-            Driver { driver, count, price_nano_usd_per_hour_each: each(count), kinds }
-        })
-        .collect()
+    let told = by_driver.into_iter().map(|(driver, pools)| {
+        let (typed, written): (Vec<DevicesOfPool<'_>>, Vec<Vec<Value>>) = pools.into_iter().unzip();
+        let each = cheapest.and_then(|machine| device_prices::price_each(machine, &typed));
+        // Slices have the devices in the pool's order.
+        let priced = typed.iter().zip(written).flat_map(|(pool, written)| {
+            pool.devices.iter().zip(written).map(move |(device, written)| Priced {
+                device: written,
+                price: each.map(|each| pool.part(device).of(each)),
+            })
+        });
+        Driver {
+            driver: driver.to_owned(),
+            count: device_prices::whole_devices(&typed),
+            price_nano_usd_per_hour_each: each,
+            kinds: kinds(driver, &priced.collect::<Vec<_>>()),
+        }
+    });
+    told.collect()
 }
 
-/// Devices that draw on no counters, and sets of counters that the others draw on.
-fn whole(devices: &[Value]) -> usize {
-    let sets = |device: &Value| -> Vec<String> {
-        let consumed = device.get("consumesCounters").and_then(Value::as_array).into_iter().flatten();
-        consumed.filter_map(|it| it.get("counterSet")?.as_str().map(str::to_owned)).collect()
-    };
-    let all: Vec<_> = devices.iter().map(sets).collect();
-    let alone = all.iter().filter(|sets| sets.is_empty()).count();
-    alone + all.into_iter().flatten().collect::<BTreeSet<_>>().len()
-}
-
-/// Devices whose capacity is equal, and whose attributes of the driver's own that are no numbers: numbers count devices
+/// Devices whose price and capacity are equal, and whose attributes of the driver's own that are no numbers: numbers count devices
 /// or tell where they are, as attributes of other domains do.
-fn kinds(driver: &str, devices: &[Value]) -> Vec<Kind> {
+fn kinds(driver: &str, devices: &[Priced]) -> Vec<Kind> {
     let object = |device: &Value, field: &str| -> BTreeMap<String, Value> {
         let found = device.get(field).and_then(Value::as_object).into_iter().flatten();
         found.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -148,16 +160,26 @@ fn kinds(driver: &str, devices: &[Value]) -> Vec<Kind> {
         key.split_once('/').is_none_or(|(domain, _)| domain == driver) && value.get("int").is_none()
     };
     let mut kinds: Vec<(Kind, BTreeMap<String, BTreeSet<String>>)> = Vec::new();
-    for device in devices {
+    for Priced { device, price } in devices {
         let capacity = object(device, "capacity");
         let (attributes, others): (BTreeMap<_, _>, Vec<_>) = {
             let (own, others): (Vec<_>, Vec<_>) = object(device, "attributes").into_iter().partition(is_kind);
             (own.into_iter().collect(), others)
         };
-        let known = kinds.iter().position(|(kind, _)| kind.attributes == attributes && kind.capacity == capacity);
+        let is_like = |kind: &Kind| {
+            kind.attributes == attributes && kind.capacity == capacity && kind.price_nano_usd_per_hour_each == *price
+        };
+        let known = kinds.iter().position(|(kind, _)| is_like(kind));
         let at = known.unwrap_or(kinds.len());
         if at == kinds.len() {
-            kinds.push((Kind { count: 0, attributes, capacity, differ_in: BTreeMap::new() }, BTreeMap::new()));
+            let new = Kind {
+                count: 0,
+                price_nano_usd_per_hour_each: *price,
+                attributes,
+                capacity,
+                differ_in: BTreeMap::new(),
+            };
+            kinds.push((new, BTreeMap::new()));
         }
         if let Some((kind, values)) = kinds.get_mut(at) {
             kind.count += 1;

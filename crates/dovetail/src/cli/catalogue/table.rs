@@ -59,6 +59,36 @@ fn each(price: Option<PriceNanoUsdPerHour>) -> Option<String> {
     price.map(short)
 }
 
+/// A line for each kind of device of each type: how many there are, what one costs of the machine, what it is.
+pub(super) fn devices(types: &[Type]) -> String {
+    let with_pools = types.iter().any(|it| it.node_pool.is_some());
+    let mut headings = vec!["INSTANCE TYPE", "DRIVER", "DEVICES", "$/H EACH", "DEVICE"];
+    if with_pools {
+        headings.insert(0, "NODEPOOL");
+    }
+    let mut lines = table::new(&headings);
+    for it in types {
+        for (driver, kind) in it.devices.iter().flat_map(|of| of.kinds.iter().map(move |kind| (&of.driver, kind))) {
+            let price = each(kind.price_nano_usd_per_hour_each).unwrap_or_else(|| "-".to_owned());
+            let mut row = vec![
+                Cell::new(&it.name),
+                Cell::new(driver),
+                right(kind.count),
+                right(price),
+                Cell::new(properties(kind)),
+            ];
+            if with_pools {
+                row.insert(0, Cell::new(it.node_pool.as_deref().unwrap_or("-")));
+            }
+            lines.add_row(row);
+        }
+    }
+    if lines.row_count() == 0 {
+        return "No instance type has devices.\n".to_owned();
+    }
+    table::text(&lines)
+}
+
 /// Everything that is known of each type.
 pub(super) fn everything(types: &[Type]) -> String {
     types.iter().map(one).collect::<Vec<_>>().join("\n")
@@ -93,8 +123,13 @@ fn one(it: &Type) -> String {
     text
 }
 
-/// How many, what they are, what they have, and in what they differ.
+/// How many, and what they are.
 fn described(kind: &Kind) -> String {
+    format!("{} with {}", kind.count, properties(kind))
+}
+
+/// What devices are, what they have, and in what they differ.
+fn properties(kind: &Kind) -> String {
     let mut parts: Vec<String> =
         kind.attributes.iter().map(|(name, value)| format!("{name} {}", attribute(value))).collect();
     parts.extend(kind.capacity.iter().map(|(name, value)| {
@@ -106,7 +141,7 @@ fn described(kind: &Kind) -> String {
         _ => format!("{count} values of {name}"),
     };
     parts.extend(kind.differ_in.iter().map(differ));
-    format!("{} with {}", kind.count, parts.join(", "))
+    parts.join(", ")
 }
 
 /// The value without its type.

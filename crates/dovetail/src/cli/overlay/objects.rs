@@ -117,6 +117,7 @@ fn admit(admission: &Admission, object: &Value) -> Result<Value, String> {
 pub(in crate::cli) struct World {
     /// Names, in the order of the evaluation's.
     pools: Vec<NodePoolName>,
+    node_pools: Vec<NodePool>,
     pub(super) evaluation: Evaluation,
     /// The overlays that are in effect or were rejected for what others say.
     pub(super) overlays: Vec<Overlay>,
@@ -145,15 +146,7 @@ impl World {
         }
         let names: Vec<NodePoolName> =
             pools.iter().map(|pool| pool.metadata.name.as_deref().unwrap_or_default().into()).collect();
-        let given: Vec<Pool<'_>> = names
-            .iter()
-            .zip(&pools)
-            .map(|(name, pool)| Pool {
-                name,
-                template_labels: &pool.spec.template.metadata.labels,
-                types: objects.types_of(pool),
-            })
-            .collect();
+        let given = given(&names, &pools, objects);
         let evaluation = overlay::evaluate(&overlays, &given);
         rejected.extend(evaluation.rejected.iter().map(|(name, why)| format!("nodeoverlay/{name}: {why}")));
         let corrects_nothing = |overlay: &&Overlay| {
@@ -161,7 +154,17 @@ impl World {
             alone.rejected.is_empty() && alone.pools.iter().all(|pool| pool.is_unchanged())
         };
         let of_no_effect = overlays.iter().filter(corrects_nothing).map(|overlay| overlay.name.clone()).collect();
-        Ok(Self { pools: names, evaluation, overlays, rejected, of_no_effect })
+        Ok(Self { pools: names, node_pools: pools, evaluation, overlays, rejected, of_no_effect })
+    }
+
+    /// What comes of the instance types if an overlay is the only one.
+    pub(super) fn alone(&self, overlay: &Overlay, objects: &Objects) -> Evaluation {
+        overlay::evaluate(std::slice::from_ref(overlay), &given(&self.pools, &self.node_pools, objects))
+    }
+
+    /// What the provider says that a NodePool can launch, by the NodePool's place.
+    pub(super) fn provider_types<'o>(&self, place: usize, objects: &'o Objects) -> &'o [Arc<InstanceType>] {
+        self.node_pools.get(place).map_or(&[], |pool| objects.types_of(pool))
     }
 
     /// Each NodePool with its name and its instance types as the overlays leave them.
@@ -169,4 +172,14 @@ impl World {
         let pools = self.pools.iter().zip(&self.evaluation.pools);
         pools.map(|(name, corrected)| (name.as_str(), corrected.types.as_slice()))
     }
+}
+
+/// The NodePools as overlays see them.
+fn given<'a>(names: &'a [NodePoolName], pools: &'a [NodePool], objects: &'a Objects) -> Vec<Pool<'a>> {
+    let of_pool = |(name, pool): (&'a NodePoolName, &'a NodePool)| Pool {
+        name,
+        template_labels: &pool.spec.template.metadata.labels,
+        types: objects.types_of(pool),
+    };
+    names.iter().zip(pools).map(of_pool).collect()
 }

@@ -12,7 +12,7 @@ use super::objects::World;
 use super::table;
 
 /// The name of the machine whose slices are shown.
-const NODE: &str = "node";
+pub(super) const NODE: &str = "node";
 /// Instance types named in a line before the rest are counted.
 const NAMED_TYPES: usize = 3;
 
@@ -72,13 +72,7 @@ pub(super) fn render(world: &World, only: Option<&str>) -> Vec<Rendered> {
 }
 
 fn of_pool(expansion: &Expansion, place: usize, pool: &Pool, label: &dyn Fn(&str) -> Option<String>) -> RenderedPool {
-    // A key that is decided at launch is shown by its name.
-    let keys = match &pool.nodes {
-        Nodes::Selected(selection) => selection.match_label_keys.iter().cloned().collect(),
-        Nodes::Host | Nodes::All | Nodes::PerDevice => Vec::new(),
-    };
-    let labels: BTreeMap<String, String> =
-        keys.into_iter().map(|key| (key.clone(), label(&key).unwrap_or_else(|| format!("<{key}>")))).collect();
+    let labels = shown_labels(pool, label);
     let host = Host { node_name: NODE, labels: &labels };
     RenderedPool {
         driver: pool.driver.to_string(),
@@ -89,6 +83,16 @@ fn of_pool(expansion: &Expansion, place: usize, pool: &Pool, label: &dyn Fn(&str
         bound: expansion.groups.iter().flat_map(|group| &group.members).filter(|(of, _)| *of == place).count(),
         resource_slices: layout::slices(pool, host).unwrap_or_default(),
     }
+}
+
+/// The labels that a pool takes from its machine. A key that is decided at launch is shown by its name.
+pub(super) fn shown_labels(pool: &Pool, label: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    let of_devices = pool.devices.iter().filter_map(|device| device.nodes.as_ref());
+    let keys = of_devices.chain([&pool.nodes]).flat_map(|nodes| match nodes {
+        Nodes::Selected(selection) => selection.match_label_keys.iter().collect(),
+        Nodes::Host | Nodes::All | Nodes::PerDevice => Vec::new(),
+    });
+    keys.map(|key| (key.clone(), label(key).unwrap_or_else(|| format!("<{key}>")))).collect()
 }
 
 fn usable_by(pool: &Pool) -> String {

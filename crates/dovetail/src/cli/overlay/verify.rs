@@ -101,7 +101,8 @@ pub(super) fn verify(objects: &Objects, world: &World, only: Option<&str>) -> Re
     Report { nodes, unknown }
 }
 
-fn facts(name: &str, labels: &BTreeMap<String, String>) -> NodeFacts {
+/// What is known of a node.
+pub(super) fn facts(name: &str, labels: &BTreeMap<String, String>) -> NodeFacts {
     NodeFacts {
         name: Some(name.into()),
         labels: labels.iter().map(|(key, value)| (Arc::from(key.as_str()), Arc::from(value.as_str()))).collect(),

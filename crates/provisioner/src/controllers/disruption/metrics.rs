@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::NodePoolName;
+use cluster::device_prices::Stranded;
+use model::{NodePoolName, PriceNanoUsdPerHour};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use scheduling::disruption::plan::{CommandScore, DisruptionPlan, TerminateFirst};
 use scheduling::disruption::reason::{NodeReason, Unconsolidatable};
+use scheduling::snapshot::Snapshot;
 use scheduling::snapshot::fleet::{ConsolidationPolicy, Reason};
 
 use crate::runtime::metrics::{DURATION_BUCKETS, FloatGauge, Histograms, Metrics, seconds};
@@ -69,6 +71,12 @@ struct PoolReasonLabels {
     reason: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct DriverLabels {
+    nodepool: String,
+    driver: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TerminateFirstLabels {
     nodepool: String,
@@ -93,6 +101,7 @@ pub(crate) struct DisruptionMetrics {
     nodes_consuming_budgets: Family<PoolReasonLabels, Gauge>,
     fleet_price: FloatGauge,
     fleet_price_bound: FloatGauge,
+    stranded_devices_price: Family<DriverLabels, FloatGauge>,
 }
 
 /// Karpenter's buckets of scores.
@@ -162,6 +171,7 @@ impl DisruptionMetrics {
             nodes_consuming_budgets: Family::default(),
             fleet_price: FloatGauge::default(),
             fleet_price_bound: FloatGauge::default(),
+            stranded_devices_price: Family::default(),
         };
         let karpenter = metrics.registry_mut().sub_registry_with_prefix("karpenter");
         let voluntary = karpenter.sub_registry_with_prefix("voluntary_disruption");
@@ -226,6 +236,11 @@ impl DisruptionMetrics {
             "fleet_price_bound",
             "No fleet costs less in which all pods have a place, in dollars per hour; 0 where no bound is known",
             this.fleet_price_bound.clone(),
+        );
+        own.register(
+            "stranded_devices_price",
+            "Part of the price of machines for partitions of devices that fit beside no other, in dollars per hour",
+            this.stranded_devices_price.clone(),
         );
         this
     }
@@ -301,6 +316,8 @@ impl DisruptionMetrics {
         self.consolidation_score.get_or_create(&labels).observe(1.0);
         let of_pool = PoolReasonLabels { nodepool: "p".to_owned(), reason: label(Reason::Empty) };
         self.planned(&DisruptionPlan::default(), Duration::ZERO);
+        let of_driver = DriverLabels { nodepool: "p".to_owned(), driver: "d".to_owned() };
+        self.stranded_devices_price.get_or_create(&of_driver).set(1.0);
         self.allowed_disruptions.get_or_create(&of_pool).set(1);
         self.nodes_consuming_budgets.get_or_create(&of_pool).set(1);
     }
@@ -315,6 +332,23 @@ impl DisruptionMetrics {
     pub(crate) fn at_rest(&self) {
         self.fleet_price.set(0.0);
         self.fleet_price_bound.set(0.0);
+        self.stranded_devices_price.clear();
+    }
+
+    /// What is stranded of the devices of a snapshot.
+    pub(crate) fn stranded(&self, all: &[Stranded], snapshot: &Snapshot) {
+        let mut sums: BTreeMap<DriverLabels, PriceNanoUsdPerHour> = BTreeMap::new();
+        for Stranded { node, driver, price } in all {
+            let node_pool = snapshot.nodes.try_get(*node).and_then(|node| node.node_pool.as_ref());
+            let nodepool = node_pool.map(ToString::to_string).unwrap_or_default();
+            let sum = sums.entry(DriverLabels { nodepool, driver: driver.to_string() }).or_default();
+            *sum = sum.saturating_add(*price);
+        }
+        // Who has nothing stranded any more is shown no more.
+        self.stranded_devices_price.clear();
+        for (labels, price) in sums {
+            self.stranded_devices_price.get_or_create(&labels).set(price.dollars());
+        }
     }
 
     /// A plan was made.
@@ -480,5 +514,30 @@ mod tests {
         of_disruption.planned(&known, Duration::ZERO);
         of_disruption.at_rest();
         shows("0.0", "0.0");
+    }
+
+    #[test]
+    fn stranded_devices_are_summed_by_nodepool_and_driver_and_gone_once_nothing_is_stranded() {
+        let mut metrics = Metrics::new();
+        let of_disruption = DisruptionMetrics::register(&mut metrics);
+        let (snapshot, _) = cluster::snapshot(Default::default(), Default::default(), &Default::default());
+        let node = <NodeId as model::Id>::from_index(0);
+        let stranded = |dollars: i64| Stranded {
+            node,
+            driver: "gpu.example.com".into(),
+            price: PriceNanoUsdPerHour(dollars * 1_000_000_000),
+        };
+        let shown = || {
+            let text = metrics.render().unwrap();
+            let lines = text.lines().filter(|line| line.starts_with("dovetail_stranded_devices_price{"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        of_disruption.stranded(&[stranded(1), stranded(2)], &snapshot);
+        assert_eq!(shown(), [r#"dovetail_stranded_devices_price{nodepool="",driver="gpu.example.com"} 3.0"#]);
+        of_disruption.stranded(&[], &snapshot);
+        assert_eq!(shown(), Vec::<String>::new());
+        of_disruption.stranded(&[stranded(1)], &snapshot);
+        of_disruption.at_rest();
+        assert_eq!(shown(), Vec::<String>::new());
     }
 }
