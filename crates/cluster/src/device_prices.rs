@@ -12,6 +12,7 @@
 //!
 //! Left out: compatibility groups (KEP-5963), and what claims would ask for beside partitions.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dra_types::{
@@ -178,7 +179,7 @@ impl DevicesOfPool<'_> {
             .partition(|device| is_allocated(&device.name));
         allocated.iter().for_each(|device| drawn.add(device));
         let touched: BTreeSet<&CounterSetName> = drawn.0.keys().map(|(set, _)| *set).collect();
-        free.sort_by(|a, b| self.part(b).cmp(&self.part(a)).then_with(|| a.name.cmp(&b.name)));
+        free.sort_by_cached_key(|device| (Reverse(self.part(device)), device.name.clone()));
         let mut filled = drawn.clone();
         for device in free {
             if self.fits(&filled, device) {
