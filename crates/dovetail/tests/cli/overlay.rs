@@ -40,7 +40,7 @@ fn render_tells_types_drivers_and_overlays_and_gives_the_slices() {
 
 #[test]
 fn render_says_who_describes_a_type_and_in_what_they_differ() {
-    let mut learned = overlay("learned-one", "m", 0, "x1");
+    let mut learned = overlay("learned-one", "m", 1, "x1");
     learned["metadata"]["labels"] = json!({"dovetail.sh/generated": "true"});
     let mut richer = overlay("richer", "m", 2, "x1");
     let devices = &mut richer["spec"]["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"][0];
