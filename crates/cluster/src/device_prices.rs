@@ -1,11 +1,11 @@
 //! What devices cost of their machine, and what of them nobody can use.
 //!
-//! A machine has one price and says nothing of its parts. So each driver's devices share the whole price of the machine,
-//! driver by driver: on a machine of $8 with eight GPUs and four network cards a GPU costs $1 and a card $2. A device
-//! without counters is a whole one, and so is each set of counters that others draw on; whole devices of one driver cost
-//! the same. A partition costs a part of its set: that of the counter of which it takes the largest part.
-//! Counters of one, such as a memory slice, say where a partition is and not how much it is: those of a set count as one
-//! counter together.
+//! A machine has one price and says nothing of its parts. So each driver's devices share the whole price of the
+//! machine, driver by driver: on a machine of $8 with eight GPUs and four network cards a GPU costs $1 and a card $2. A
+//! device without counters is a whole one, and so is each set of counters that others draw on; whole devices of one
+//! driver cost the same. A partition costs a part of its set: that of the counter of which it takes the largest part.
+//! Counters of one, such as a memory slice, say where a partition is and not how much it is: those of a set count as
+//! one counter together.
 //!
 //! Counters of a set that are left where some partitions are allocated may be of no use, because no partition that is
 //! still free can be taken from them. These are stranded, and so is their part of the price: what is left of the set

@@ -107,8 +107,8 @@ struct RenderArgs {
     /// Print only this instance type
     #[arg(long = "type", value_name = "NAME")]
     instance_type: Option<String>,
-    /// Say of this instance type who describes its devices: provider, overlays, generated ones, and machines of the type
-    /// among the input's nodes with what their drivers have published; and in what they differ
+    /// Say of this instance type who describes its devices: provider, overlays, generated ones, and machines of the
+    /// type among the input's nodes with what their drivers have published; and in what they differ
     #[arg(long, value_name = "TYPE", conflicts_with = "instance_type")]
     why: Option<String>,
     /// How to print the answer

@@ -2,8 +2,8 @@
 //! pods of their drivers can run there.
 //!
 //! [`run`] keeps the overlays' conditions, and says in them whether machines have published what the overlays describe
-//! (`machines`), and for which drivers a machine would have no pod ([`cluster::driver_daemons`]). What the overlays make of the provider's answers is in [`crate::world::overlays`]. With the gate
-//! NodeOverlay off, nothing is done.
+//! (`machines`), and for which drivers a machine would have no pod ([`cluster::driver_daemons`]). What the overlays
+//! make of the provider's answers is in [`crate::world::overlays`]. With the gate NodeOverlay off, nothing is done.
 
 use std::sync::Arc;
 use std::time::Duration;

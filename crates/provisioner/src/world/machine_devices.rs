@@ -1,9 +1,9 @@
 //! Whether the DRA drivers of a machine have published what its templates say.
 //!
-//! At launch the NodeClaim gets the drivers and how many devices each is to bring ([`annotation`]); plans note on it the
-//! drivers whose devices its pods claim ([`with_requested`]). Until the pools on the node of drivers that are in both are
-//! complete, at most for `--dra-publish-timeout`, the machine is not initialized, and its templates describe it. Then
-//! its slices do: they are held against the templates, and a difference is told. Slices win.
+//! At launch the NodeClaim gets the drivers and how many devices each is to bring ([`annotation`]); plans note on it
+//! the drivers whose devices its pods claim ([`with_requested`]). Until the pools on the node of drivers that are in
+//! both are complete, at most for `--dra-publish-timeout`, the machine is not initialized, and its templates describe
+//! it. Then its slices do: they are held against the templates, and a difference is told. Slices win.
 //!
 //! Nobody waits for other drivers: a provider's catalogue describes devices of drivers that need not be installed.
 //! Karpenter waits for drivers in the same way (`pkg/controllers/nodeclaim/lifecycle/initialization.go`).

@@ -149,8 +149,8 @@ fn drivers(instance_type: &InstanceType, cheapest: Option<PriceNanoUsdPerHour>) 
     told.collect()
 }
 
-/// Devices whose price and capacity are equal, and whose attributes of the driver's own that are no numbers: numbers count devices
-/// or tell where they are, as attributes of other domains do.
+/// Devices whose price and capacity are equal, and whose attributes of the driver's own that are no numbers: numbers
+/// count devices or tell where they are, as attributes of other domains do.
 fn kinds(driver: &str, devices: &[Priced]) -> Vec<Kind> {
     let object = |device: &Value, field: &str| -> BTreeMap<String, Value> {
         let found = device.get(field).and_then(Value::as_object).into_iter().flatten();
