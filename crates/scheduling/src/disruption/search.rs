@@ -11,7 +11,8 @@
 //! 3. `neighbourhoods`: which sets are tried. Large-neighbourhood search (Shaw 1998, "Using constraint programming and
 //!    local search methods to solve vehicle routing problems") by first improvement, begun several times; the best end
 //!    counts. Karpenter's own sets, each machine alone and prefixes by saving per disruption, are among them.
-//! 4. `certificates`: each machine that stays is tried alone once more beside what was found, and has the reason in
+//! 4. `repair`: of what was found, machines are put back and others go in their place (ruin and recreate).
+//! 5. `certificates`: each machine that stays is tried alone once more beside what was found, and has the reason in
 //!    data.
 //!
 //! Left out: backtracking where room is contended, gangs, preferences, domains of groups; the caller's plan keeps
@@ -22,6 +23,7 @@
 mod bounds;
 mod certificates;
 mod neighbourhoods;
+mod repair;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +34,7 @@ use self::bounds::Bounds;
 pub(super) use self::bounds::nano;
 pub(super) use self::certificates::Certificate;
 pub(super) use self::neighbourhoods::by_saving_per_disruption;
+use self::repair::Repairs;
 pub(super) use self::trials::NewMachine;
 use self::trials::Trials;
 use crate::bound::Solved;
@@ -95,6 +98,13 @@ pub(super) struct Known {
     pub(super) apart: BTreeSet<Vec<usize>>,
 }
 
+impl Known {
+    /// Whether all of those go of which some have to stay.
+    fn breaks_apart(&self, goes: impl Fn(usize) -> bool) -> bool {
+        self.apart.iter().any(|apart| apart.iter().all(|&index| goes(index)))
+    }
+}
+
 /// What was found.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -108,6 +118,7 @@ pub(super) struct Found {
 pub(super) struct Search<'q, 'p> {
     trials: Trials<'q, 'p>,
     bounds: Bounds,
+    repairs: Repairs,
 }
 
 /// Compiles a question, and lets `ask` look at it.
@@ -120,7 +131,7 @@ pub(super) fn search<T>(question: &Question<'_>, ask: impl FnOnce(&mut Search<'_
     let pods = Pods::new(question, &problem);
     let mut trials = Trials::new(question, &problem, &run, &pods);
     let bounds = Bounds::new(question, &mut trials);
-    ask(&mut Search { trials, bounds })
+    ask(&mut Search { trials, bounds, repairs: Repairs::default() })
 }
 
 impl Search<'_, '_> {
@@ -131,7 +142,7 @@ impl Search<'_, '_> {
 
     /// Looks for sets of machines that could go.
     pub(super) fn look(&mut self, known: &Known) -> Found {
-        let Self { trials, bounds } = self;
+        let Self { trials, bounds, repairs } = self;
         trials.known.clone_from(known);
         if bounds.is_at_the_least(trials.question) {
             let machines = 0..trials.question.machines.len();
@@ -139,13 +150,13 @@ impl Search<'_, '_> {
                 machines.map(|index| (index, bounds.nothing_to_gain(trials.question, trials.pods, index)));
             return Found { sets: Vec::new(), certificates: certificates.collect() };
         }
-        let sets = neighbourhoods::best_sets(trials, bounds);
+        let sets = neighbourhoods::best_sets(trials, bounds, repairs);
         self.decided(known, &sets)
     }
 
     /// What goes is decided, and it is only asked why the others stay.
     pub(super) fn decided(&mut self, known: &Known, sets: &[Vec<usize>]) -> Found {
-        let Self { trials, bounds } = self;
+        let Self { trials, bounds, .. } = self;
         trials.known.clone_from(known);
         let certificates = certificates::of_the_rest(trials, bounds, sets);
         Found { sets: sets.to_vec(), certificates }

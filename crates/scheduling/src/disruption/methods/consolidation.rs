@@ -32,7 +32,7 @@ use crate::disruption::search::{self, Certificate, CouldGo, Found, Question, Sea
 use crate::plan::Verdict;
 use crate::snapshot::NodeId;
 use crate::snapshot::fleet::Reason;
-use crate::tuning::{CONSOLIDATION_ROUNDS, SMALL_FLEET};
+use crate::tuning::{CONSOLIDATION_ROUNDS, PARTIAL_PROPOSALS, SMALL_FLEET};
 
 const REASON: Reason = Reason::Underutilized;
 
@@ -102,13 +102,19 @@ fn decide(search: &mut Search<'_, '_>, grounds: &Grounds<'_>) -> Decided {
     for round in 1..=CONSOLIDATION_ROUNDS {
         let is_last = round == CONSOLIDATION_ROUNDS;
         let mut sets = found.sets.clone();
-        // All of it, or in the end as much of it as holds.
+        let mut partial = 0;
+        // All of it, or all but a few machines of it, or in the end as much of it as holds.
         while !sets.is_empty() && confirmed.is_none() {
             match confirm(ground, eligible, rules, &sets) {
                 Ok(commands) => confirmed = Some(commands),
                 Err(why) => {
                     sets = why.rest(&sets);
+                    let is_partial = why.is_partial() && partial < PARTIAL_PROPOSALS;
                     rejected.extend(why);
+                    if is_partial {
+                        partial += 1;
+                        continue;
+                    }
                     if !is_last {
                         break;
                     }

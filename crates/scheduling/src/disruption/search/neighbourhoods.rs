@@ -4,17 +4,19 @@
 //! each machine with those of its NodePool and zone that could bring most, two at a time and more. A set is taken
 //! without the machines that it does as well without, so that nobody is evicted for nothing. Beginnings are: none;
 //! Karpenter's prefixes of machines by saving per disruption; machines that cost more than their pods are worth, the
-//! most per disruption first; all machines at once. Each is followed to its end, and the end that brings most counts.
+//! most per disruption first; all machines at once. Each is followed to its end, and the end that brings most is
+//! repaired (`repair`) and counts.
 
 use std::cmp::Reverse;
 
 use super::CouldGo;
 use super::bounds::{Bounds, Openings};
+use super::repair::Repairs;
 use super::trials::{Gain, Trials};
 use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, SURPLUS_PREFIXES, TRIMMING_TRIALS};
 
 /// The sets that bring most of all that was tried, in the order in which they are to be taken.
-pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds) -> Vec<Vec<usize>> {
+pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds, repairs: &mut Repairs) -> Vec<Vec<usize>> {
     let walk = Walk::new(trials, bounds);
     let beginnings = walk.beginnings(trials);
     // Each gets as much, so that a long walk does not keep the others from beginning.
@@ -28,7 +30,9 @@ pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds) -> Vec<Vec
             best = end;
         }
     }
-    best.sets
+    trials.refill(CONSOLIDATION_STEPS);
+    let repaired = repairs.repair(trials, &walk, best);
+    walk.without_needless(trials, repaired).sets
 }
 
 /// The machines by what they cost for what it costs to disrupt them, the dearest first: Karpenter's order.
@@ -49,20 +53,22 @@ fn by_share(machines: &[CouldGo], amount: impl Fn(usize, &CouldGo) -> i128) -> V
 }
 
 /// Sets that go together, and what they bring.
-#[derive(Debug, Default)]
-struct End {
-    sets: Vec<Vec<usize>>,
-    net: i128,
+#[derive(Debug, Clone, Default)]
+pub(super) struct End {
+    pub(super) sets: Vec<Vec<usize>>,
+    pub(super) net: i128,
 }
 
 /// In which order machines are looked at.
-struct Walk<'b> {
-    bounds: &'b Bounds,
+pub(super) struct Walk<'b> {
+    pub(super) bounds: &'b Bounds,
     /// By saving per disruption, the most first.
     order: Vec<usize>,
     /// By what they cost more than their pods are worth, per disruption, the most first; with whether that is enough to
     /// pay.
     by_surplus: Vec<(usize, bool)>,
+    /// Those that cost more than their pods are worth and their evictions have to save, the most first.
+    pub(super) by_profit: Vec<usize>,
     /// Those of one NodePool and zone, what could bring most first; and where each machine is among them.
     kin: Vec<Vec<usize>>,
 }
@@ -86,6 +92,9 @@ impl<'b> Walk<'b> {
         let by_surplus = by_share(machines, |index, _| surplus(index));
         let pays = |index: &usize| machines.get(*index).is_some_and(|machine| surplus(*index) >= machine.wanted);
         let by_surplus = by_surplus.into_iter().map(|index| (index, pays(&index))).collect();
+        let profit = |index: usize| surplus(index) - machines.get(index).map_or(0, |machine| machine.wanted);
+        let mut by_profit: Vec<usize> = (0..machines.len()).filter(|&index| profit(index) > 0).collect();
+        by_profit.sort_by_cached_key(|&index| Reverse(profit(index)));
         let most = |index: &usize| Reverse(bounds.most(trials.question, trials.pods, &[*index]));
         let mut kin: Vec<Vec<usize>> = Vec::new();
         for &index in &order {
@@ -98,7 +107,7 @@ impl<'b> Walk<'b> {
             }
         }
         kin.iter_mut().for_each(|kin| kin.sort_by_cached_key(most));
-        Self { bounds, order, by_surplus, kin }
+        Self { bounds, order, by_surplus, by_profit, kin }
     }
 
     /// Karpenter's prefixes, those by surplus, and all machines that budgets let go.
@@ -294,14 +303,19 @@ impl Taken {
 
     /// Whether all of those would go then of which some have to stay.
     fn breaks_apart(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
-        let goes = |index: &usize| self.is_taken(*index) || set.contains(index);
-        trials.known.apart.iter().any(|apart| apart.iter().all(goes))
+        trials.known.breaks_apart(|index| self.is_taken(index) || set.contains(&index))
     }
 
     fn has_budget(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
         let mut left = self.left.clone();
         set.iter().all(|&index| take(trials, &mut left, index))
     }
+}
+
+/// Whether budgets let all of those go, if nobody else goes.
+pub(super) fn may_go(trials: &Trials<'_, '_>, set: &[usize]) -> bool {
+    let mut left = trials.question.allowed.clone();
+    set.iter().all(|&index| take(trials, &mut left, index))
 }
 
 /// Takes a machine's part of what budgets let go; false if nothing is left.
@@ -317,7 +331,7 @@ fn take(trials: &Trials<'_, '_>, left: &mut [Option<u32>], index: usize) -> bool
     }
 }
 
-fn sorted(set: &[usize]) -> Vec<usize> {
+pub(super) fn sorted(set: &[usize]) -> Vec<usize> {
     let mut set = set.to_vec();
     set.sort_unstable();
     set

@@ -2,6 +2,7 @@
 
 mod exact;
 mod extremes;
+mod large;
 mod memory;
 
 use std::sync::Arc;

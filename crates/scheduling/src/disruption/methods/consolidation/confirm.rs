@@ -19,7 +19,7 @@ use crate::disruption::split::split;
 use crate::plan::{MachineId, Plan};
 use crate::snapshot::fleet::{FleetNode, Reason, UnderWay};
 use crate::snapshot::{NodeId, PodId, Snapshot};
-use crate::tuning::SPOT_TO_SPOT_TYPES;
+use crate::tuning::{LARGE_FOR_A_COMMAND, SPOT_TO_SPOT_TYPES};
 
 /// What is decided before consolidation, and what it asks.
 pub(super) struct Ground<'c, 's> {
@@ -66,6 +66,8 @@ pub(super) struct Rejected {
     pub(super) sets: BTreeMap<Vec<usize>, Unconsolidatable>,
     /// Machines of several sets, all together: what was launched for them is one command.
     pub(super) apart: BTreeMap<Vec<usize>, Unconsolidatable>,
+    /// Machines without which a large set may hold: what was planned for them is a command that does not.
+    parts: BTreeSet<usize>,
 }
 
 impl Rejected {
@@ -75,15 +77,26 @@ impl Rejected {
         self.apart.extend(other.apart);
     }
 
+    /// Whether large sets fail by a few of their machines only, so that the rest needs no new search.
+    pub(super) fn is_partial(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     /// As the search wants to know it.
     pub(super) fn known(&self) -> Known {
         Known { rejected: self.sets.keys().cloned().collect(), apart: self.apart.keys().cloned().collect() }
     }
 
-    /// What may still hold of these: without those that do not, and without the last of those that have to be apart.
+    /// What may still hold of these: without those that do not, and without the last of those that have to be apart; of
+    /// large ones without the machines that are to blame.
     pub(super) fn rest(&self, sets: &[Vec<usize>]) -> Vec<Vec<usize>> {
-        let mut rest: Vec<Vec<usize>> = sets.iter().filter(|set| !self.sets.contains_key(*set)).cloned().collect();
-        for apart in self.apart.keys() {
+        let without_parts = |set: &Vec<usize>| -> Vec<usize> {
+            set.iter().copied().filter(|index| !self.parts.contains(index)).collect()
+        };
+        let holds = |set: &&Vec<usize>| !self.sets.contains_key(*set) || set.iter().any(|it| self.parts.contains(it));
+        let mut rest: Vec<Vec<usize>> = sets.iter().filter(holds).map(without_parts).collect();
+        rest.retain(|set| !set.is_empty());
+        for apart in self.apart.keys().filter(|apart| !apart.iter().any(|index| self.parts.contains(index))) {
             if let Some(last) = rest.iter().rposition(|set| set.iter().any(|index| apart.contains(index))) {
                 rest.remove(last);
             }
@@ -152,6 +165,16 @@ impl<'c, 's> Ground<'c, 's> {
         let fixed = self.context.fleet.nodes.iter().filter(is_fixed).filter_map(|machine| machine.machine.price());
         let bound = fixed.fold(bound, |sum, price| sum + i128::from(price.0));
         i64::try_from(bound).ok().map(PriceNanoUsdPerHour)
+    }
+
+    /// The machines of a command that stay so that the others of its set can go: of several that one of their own type
+    /// would replace, the one that brings least.
+    fn to_blame(&self, indices: &BTreeSet<usize>, why: &Unconsolidatable) -> BTreeSet<usize> {
+        let profit = |index: &usize| self.machines.get(*index).map(|machine| machine.cost - machine.wanted);
+        match why {
+            Unconsolidatable::ReplacedByItself => indices.iter().copied().min_by_key(profit).into_iter().collect(),
+            _ => indices.clone(),
+        }
     }
 
     /// Whether nobody lost a place who has one if these machines stay.
@@ -243,6 +266,9 @@ pub(super) fn confirm(
         let concerned = sets.iter().filter(|set| set.iter().any(|index| indices.contains(index)));
         let concerned: Vec<Vec<usize>> = concerned.cloned().collect();
         let mut rejected = Rejected::default();
+        if concerned.iter().map(Vec::len).sum::<usize>() >= indices.len().max(1) * LARGE_FOR_A_COMMAND {
+            rejected.parts = ground.to_blame(indices, why);
+        }
         match concerned.as_slice() {
             [] => {}
             [one] => drop(rejected.sets.insert(one.clone(), why.clone())),
@@ -280,7 +306,9 @@ pub(super) fn confirm(
     for command in commands.iter().filter(|command| command.reason == Reason::Underutilized) {
         let indices: BTreeSet<usize> = command.nodes.iter().filter_map(|node| chosen.get(node)).copied().collect();
         if let Err(why) = hold(ground, eligible, rules, (command, &indices), &mut simulation) {
-            rejected.extend(reject(&indices, &why));
+            let mut of_command = reject(&indices, &why);
+            rejected.parts.append(&mut of_command.parts);
+            rejected.extend(of_command);
         }
     }
     if !rejected.sets.is_empty() || !rejected.apart.is_empty() {
