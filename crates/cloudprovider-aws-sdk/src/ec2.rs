@@ -1,6 +1,7 @@
 //! EC2.
 
 mod answers;
+mod instance_types;
 mod launch;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use aws_sdk_ec2::config::Config;
 use aws_sdk_ec2::types;
 use aws_smithy_types::DateTime;
 use aws_smithy_types::retry::RetryConfig;
+use cloudprovider_aws::instance_types::info::InstanceTypeInfo;
 use cloudprovider_aws::launch::fleet::FleetRequest;
 use cloudprovider_aws::launch::template::LaunchTemplate;
 use cloudprovider_aws::node_class::spec::Tags;
@@ -27,6 +29,11 @@ use crate::pages;
 
 /// How many things a page of most calls holds at most.
 const PAGE: i32 = 1000;
+/// How many a page of instance types holds at most.
+const TYPES_PAGE: i32 = 100;
+/// The types that images of Kubernetes boot on.
+const TYPES: [(&str, &[&str]); 2] =
+    [("supported-virtualization-type", &["hvm"]), ("processor-info.supported-architecture", &["x86_64", "arm64"])];
 /// What machines of Linux are called in prices of spot.
 const LINUX: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 /// What EC2 finds fault with: its own checks, those of the host, and events that end or halt a machine.
@@ -113,6 +120,17 @@ impl Ec2 for Ec2Client {
         let call = self.client.describe_placement_groups().set_group_ids(ids(query)).set_filters(filters(query));
         let answer = call.send().await.map_err(|error| fault("ec2:DescribePlacementGroups", &error))?;
         Ok(answer.placement_groups().iter().filter_map(answers::placement_group).collect())
+    }
+
+    async fn describe_instance_types(&self) -> Result<Vec<InstanceTypeInfo>, Error> {
+        let filter = |(name, values): (&str, &[&str])| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            types::Filter::builder().name(name).set_values(Some(values)).build()
+        };
+        let call = self.client.describe_instance_types().set_filters(Some(TYPES.map(filter).into()));
+        let pages = call.max_results(TYPES_PAGE).into_paginator().send();
+        let pages = pages::all("ec2:DescribeInstanceTypes", pages).await?;
+        Ok(pages.iter().flat_map(|page| page.instance_types()).filter_map(instance_types::info).collect())
     }
 
     async fn describe_instance_type_offerings(&self) -> Result<Vec<TypeInZone>, Error> {

@@ -1,14 +1,16 @@
 //! The cluster's objects, by a client of its API server. Calls are bounded in time, and each error names the verb and
 //! the object.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::NodeClaim;
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, Resource as _};
+use model::Quantity;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -31,6 +33,7 @@ pub struct ApiCluster {
     namespace: String,
     classes: Api<DynamicObject>,
     claims: Api<DynamicObject>,
+    nodes: Api<DynamicObject>,
     config_maps: Api<ConfigMap>,
 }
 
@@ -57,6 +60,7 @@ impl ApiCluster {
             namespace: namespace.to_owned(),
             classes: Api::all_with(client.clone(), &classes),
             claims: Api::all_with(client.clone(), &ApiResource::erase::<NodeClaim>(&())),
+            nodes: Api::all_with(client.clone(), &ApiResource::erase::<Node>(&())),
             config_maps: Api::namespaced(client, namespace),
         }
     }
@@ -152,6 +156,13 @@ fn node_claim(object: &Value) -> Option<NodeClaim> {
     })
 }
 
+/// The provider id of a Node, and its memory.
+fn memory(node: &Value) -> Option<(String, Quantity)> {
+    let text = |path: &str| node.pointer(path).and_then(Value::as_str);
+    let memory = Quantity::parse(text("/status/capacity/memory")?).ok()?;
+    Some((text("/spec/providerID")?.to_owned(), memory))
+}
+
 #[async_trait]
 impl Cluster for ApiCluster {
     async fn node_class(&self, name: &str) -> Result<Option<Value>, Failure> {
@@ -182,6 +193,11 @@ impl Cluster for ApiCluster {
         let objects = pages(&what, &self.claims, ListParams::default()).await?;
         let read = |object: &DynamicObject| value(&what, object).map(|object| node_claim(&object));
         Ok(objects.iter().map(read).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    async fn node_memory(&self) -> Result<BTreeMap<String, Quantity>, Failure> {
+        let nodes = pages("list Node", &self.nodes, ListParams::default()).await?;
+        Ok(nodes.iter().filter_map(|node| memory(&node.data)).collect())
     }
 
     async fn annotate(&self, claim: &NodeClaim, annotations: &[(&str, String)]) -> Result<(), Failure> {
@@ -261,6 +277,15 @@ mod tests {
         assert_eq!(status, json!({"status": {"amis": []}, "metadata": {"resourceVersion": "7"}}));
         let metadata = with_version(&json!({"metadata": {"finalizers": []}}), &object);
         assert_eq!(metadata, json!({"metadata": {"finalizers": [], "resourceVersion": "7"}}));
+    }
+
+    #[test]
+    fn a_node_tells_its_memory_once_it_has_some() {
+        let node = |memory: &Value| json!({"spec": {"providerID": "aws:///a/i-1"}, "status": {"capacity": memory}});
+        let told = Some(("aws:///a/i-1".to_owned(), Quantity::parse("7900Mi").unwrap()));
+        assert_eq!(memory(&node(&json!({"memory": "7900Mi"}))), told);
+        assert_eq!((memory(&node(&json!({}))), memory(&node(&json!({"memory": "much"})))), (None, None));
+        assert_eq!(memory(&json!({"status": {"capacity": {"memory": "7900Mi"}}})), None, "it is nobody's");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 
 use self::interruptions::Watch;
 use crate::provider::cluster::{Cluster, Failure};
+use crate::provider::region::SOLD_FRESH;
 use crate::provider::{Clock, Ec2CloudProvider};
 use crate::reconcile::{NodeClassReconciler, Outcome};
 use crate::service::Pricing;
@@ -26,6 +27,10 @@ const TIDY: DurationMs = DurationMs::from_seconds(10);
 const PROFILES: DurationMs = DurationMs::from_seconds(30 * 60);
 /// How often it is asked what machines cost.
 const PRICES: DurationMs = DurationMs::from_seconds(12 * 3600);
+/// How often it is looked whether EC2 is to be asked what it sells.
+const TYPES: DurationMs = DurationMs::from_seconds(10 * 60);
+/// By how much of the time that its word counts it is asked before, at most: not all clusters of an account at once.
+const EARLIER: i64 = 12;
 /// How soon something is tried again that failed.
 const RETRY: DurationMs = DurationMs::from_seconds(10);
 
@@ -73,6 +78,8 @@ pub struct Background {
     pub(crate) watch: Watch,
     /// The time.
     pub clock: Clock,
+    /// Another number in every process.
+    pub seed: u64,
 }
 
 impl std::fmt::Debug for Background {
@@ -93,7 +100,8 @@ impl Background {
 
     async fn work(&self) {
         let mut due = Due::default();
-        let (mut tidy_at, mut prices_at) = (Timestamp::default(), Timestamp::default());
+        let [mut tidy_at, mut types_at, mut prices_at] = [Timestamp::default(); 3];
+        let fresh = fresh(self.seed);
         let mut profiles_at = (self.clock)().saturating_add(PROFILES);
         loop {
             if let Err(error) = self.look(&mut due).await {
@@ -105,6 +113,12 @@ impl Background {
                     warn!(%error, "could not finish launches");
                 }
                 tidy_at = now.saturating_add(TIDY);
+            }
+            if types_at <= now {
+                if let Err(error) = self.provider.refresh_types(fresh).await {
+                    warn!(%error, "could not find out all about instance types, and those of before stand for the rest");
+                }
+                types_at = now.saturating_add(TYPES);
             }
             if prices_at <= now {
                 if let Err(error) = self.provider.refresh_prices(self.pricing.as_deref()).await {
@@ -163,6 +177,12 @@ impl Background {
         }
         Ok(())
     }
+}
+
+/// How long EC2's word on what it sells counts in the process of that seed.
+fn fresh(seed: u64) -> DurationMs {
+    let most = SOLD_FRESH.0 / EARLIER;
+    DurationMs(SOLD_FRESH.0 - i64::try_from(seed % most.unsigned_abs()).unwrap_or(0))
 }
 
 #[cfg(test)]

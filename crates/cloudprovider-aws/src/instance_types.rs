@@ -39,24 +39,23 @@ pub struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// The type with capacity, overhead and labels, without offerings and devices.
-    ///
-    /// `learned_memory` is what a machine of this type with these images was seen to have. It takes the place of the
-    /// estimate; what must stay free is reckoned from the estimate still, as the kubelet's thresholds were.
-    pub fn resolve(&self, info: &InstanceTypeInfo, learned_memory: Option<Quantity>) -> InstanceType {
-        let mut capacity = capacity::capacity(info, self.settings, self.options);
-        if let Some(memory) = learned_memory {
-            capacity.insert(MEMORY.to_owned(), memory);
-        }
+    pub fn resolve(&self, info: &InstanceTypeInfo) -> InstanceType {
         InstanceType {
             name: InstanceTypeName::from(info.instance_type.as_str()),
             requirements: requirements::labels(info, self.settings, self.region),
             offerings: Vec::new(),
-            capacity,
+            capacity: capacity::capacity(info, self.settings, self.options),
             overhead: overhead::overhead(info, self.settings, self.options),
             volume_attachment_limits: BTreeMap::new(),
             dynamic_resources: DynamicResources::default(),
         }
     }
+}
+
+/// Puts the memory that machines of a type were seen to have in the place of the estimate. What must stay free is
+/// reckoned from the estimate still, as the kubelet's thresholds were.
+pub fn set_memory(instance_type: &mut InstanceType, seen: Quantity) {
+    instance_type.capacity.insert(MEMORY.to_owned(), seen);
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ use self::buckets::Buckets;
 use self::content::Content;
 use self::fleet::{Fleet, Pool};
 use self::machines::Record;
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::node_class::spec::Tags;
 use crate::pricing::Prices;
 use crate::service::ec2::{
@@ -101,6 +102,8 @@ struct State {
     /// What stock becomes, and when.
     stock_to_come: Vec<(Timestamp, Pool, Option<u32>)>,
     types_in_zones: Vec<TypeInZone>,
+    /// Records that are not the built-in ones, by the type's name.
+    records: BTreeMap<String, InstanceTypeInfo>,
     prices: Prices,
     spot_role_is_missing: bool,
     /// Calls that fail, and how, until that is taken back.

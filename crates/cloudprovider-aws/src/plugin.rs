@@ -67,6 +67,7 @@ impl ProviderPlugin for AwsPlugin {
             namespace,
             "launching machines of EC2"
         );
+        let seed = RandomState::new().hash_one(std::process::id());
         let objects = Arc::new(ApiCluster::new(setup.client, &namespace));
         let provider = Ec2CloudProvider::new(provider::Setup {
             ec2: Arc::clone(&services.ec2),
@@ -75,7 +76,7 @@ impl ProviderPlugin for AwsPlugin {
             region: services.region.clone(),
             machines: options.machines,
             clock: Arc::clone(&setup.clock),
-            seed: RandomState::new().hash_one(std::process::id()),
+            seed,
         });
         let unusable = |error| BuildError::new(format!("EC2 of region {} cannot be used", services.region), error);
         provider.probe().await.map_err(unusable)?;
@@ -108,6 +109,7 @@ impl ProviderPlugin for AwsPlugin {
             },
             pricing: (!options.isolated_vpc).then_some(services.pricing),
             clock: setup.clock,
+            seed,
         };
         let background = Box::new(move |stop| background.run(stop).boxed());
         Ok(Provider { cloud: Arc::new(provider), background: Some(background) })

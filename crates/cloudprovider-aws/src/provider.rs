@@ -10,9 +10,11 @@ mod dry_run;
 mod instances;
 mod journal;
 mod launcher;
+mod learning;
 mod lookup;
 mod market;
 mod readiness;
+pub(crate) mod region;
 mod repair;
 mod subnets;
 mod templates;
@@ -28,14 +30,15 @@ use cloudprovider::{
     CloudProvider, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes, NodeClassKind,
     NodeClassReadiness, ProviderConfig, RepairPolicy,
 };
-use model::{ProviderId, Timestamp, Uid};
+use model::{DurationMs, ProviderId, Timestamp, Uid};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use self::catalogue::{Catalogue, Inputs};
+use self::catalogue::{Catalogue, Inputs, Known};
 use self::cluster::Cluster;
 use self::instances::{Owner, instance, query};
 use self::launcher::{Answered, Launcher, NotLaunched};
+use self::learning::Learning;
 use self::lookup::{SHOWN_WITHIN, as_launched};
 use self::market::RegionMarket;
 use self::readiness::{UNKNOWN, readiness};
@@ -107,6 +110,7 @@ struct Inner {
     repair_policies: Vec<RepairPolicy>,
     market: Arc<RegionMarket>,
     catalogue: Catalogue,
+    learning: Mutex<Learning>,
     templates: Templates,
     launcher: Launcher,
     /// Node classes as they were read last, by name.
@@ -148,6 +152,7 @@ impl Ec2CloudProvider {
             repair_policies: repair::policies(),
             market,
             catalogue: Catalogue::default(),
+            learning: Mutex::default(),
             launcher,
             classes: Mutex::default(),
             ended: Mutex::default(),
@@ -195,6 +200,14 @@ impl Ec2CloudProvider {
     /// If EC2 refuses or does not answer; the text names the call.
     pub async fn probe(&self) -> Result<(), Error> {
         self.inner.market.region().await.map(drop)
+    }
+
+    /// Asks EC2 which types it sells where, unless it has told within `fresh`.
+    ///
+    /// # Errors
+    /// The last call that failed; what the other told is taken, and the rest is as it was.
+    pub async fn refresh_types(&self, fresh: DurationMs) -> Result<(), Error> {
+        self.inner.market.refresh_region(fresh).await
     }
 
     /// Asks what machines cost. Without a list of prices those on demand stay as they are.
@@ -285,6 +298,11 @@ impl Ec2CloudProvider {
         let left = inner.market.reservations(&class.status.capacity_reservations).await?;
         let strategy = ready.placement_group.as_ref().map(|group| group.strategy.clone());
         let (ledger, of_ledger) = inner.market.ledger();
+        let (learned, of_learned) = {
+            let learning = &mut *inner.learning.lock();
+            let generation = learning.memory.generation(now);
+            (learning.memory.clone(), generation)
+        };
         let inputs = Inputs {
             region: inner.region.clone(),
             settings: NodeSettings::of_node_class(class, &ready.kubelet, strategy)
@@ -294,9 +312,11 @@ impl Ec2CloudProvider {
             subnet_zones: Inputs::subnet_zones(class),
             reservations: Inputs::reservations(class, &left),
             ledger: of_ledger,
+            learned: of_learned,
             of_region: region.0,
         };
-        Ok(inner.catalogue.types(&class.name, inputs, &region.1, &ledger, now))
+        let known = Known { region: &region.1, ledger: &ledger, learned: &learned, now };
+        Ok(inner.catalogue.types(&class.name, inputs, &known))
     }
 
     /// Launches a machine for a NodeClaim whose launch is not under way.

@@ -11,7 +11,7 @@ use cloudprovider_aws::service::ec2::{
 };
 use model::{PriceNanoUsdPerHour, Timestamp};
 
-fn text(text: Option<&str>) -> String {
+pub(super) fn text(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
@@ -19,7 +19,7 @@ fn owned(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-fn count(number: Option<i32>) -> u32 {
+pub(super) fn count(number: Option<i32>) -> u32 {
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
 }
 

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use cloudprovider_aws::catalogue::{instance_types, supplement};
+use cloudprovider_aws::instance_types::Resolver;
+use cloudprovider_aws::instance_types::settings::{MachineOptions, NodeSettings};
+use cloudprovider_aws::node_class::AmiFamily;
 use cloudprovider_aws::node_class::spec::InstanceMatchCriteria;
 use cloudprovider_aws::node_class::status::ReservationType;
 use cloudprovider_aws::service::ec2::{Filter, Query};
@@ -63,6 +67,25 @@ async fn reservations_and_placement_groups_are_read_but_for_kinds_that_are_unkno
     assert_eq!(found[1].ends_at, Some(Timestamp::parse("2026-12-31T00:00:00Z").unwrap()));
     let groups = ec2.describe_placement_groups(&Query::default()).await.unwrap();
     assert_eq!((groups.len(), &*groups[0].strategy, groups[0].partitions), (1, "partition", Some(3)));
+}
+
+/// moto has a copy of EC2's answers. What they are computed to be must be what the built-in records are.
+#[tokio::test]
+async fn types_are_computed_as_from_the_built_in_records() -> Result<(), Error> {
+    let ec2 = services().await.ec2;
+    control("{}");
+    let told = ec2.describe_instance_types().await?;
+    assert!(told.len() > 500, "{}", told.len());
+    assert!(calls("DescribeInstanceTypes") as usize >= told.len().div_ceil(100));
+    let named = |name: &str| told.iter().find(|it| it.instance_type == name).unwrap_or_else(|| panic!("no {name}"));
+    let settings = NodeSettings::of_family(AmiFamily::Al2023);
+    let resolver = Resolver { region: "us-east-1", settings: &settings, options: &MachineOptions::default() };
+    for name in ["m5.large", "c6gd.xlarge", "p4d.24xlarge", "trn1.32xlarge", "inf1.xlarge", "m5.metal"] {
+        assert_eq!(named(name).missing(), None, "{name}");
+        let told = resolver.resolve(&supplement(named(name).clone()));
+        assert_eq!(told, resolver.resolve(&instance_types()[name]));
+    }
+    Ok(())
 }
 
 #[tokio::test]

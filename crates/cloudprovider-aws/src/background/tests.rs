@@ -2,6 +2,14 @@ use serde_json::json;
 
 use super::*;
 
+#[test]
+fn processes_ask_at_different_times_for_what_is_sold_within_the_last_hour_of_twelve() {
+    let hours: Vec<_> = [0, 1_000_000, u64::MAX].map(|seed| fresh(seed).0 as f64 / 3_600_000.0).into();
+    assert_eq!(hours.first(), Some(&12.0));
+    assert!(hours.iter().all(|hours| *hours > 11.0 && *hours <= 12.0), "{hours:?}");
+    assert_ne!(hours.get(1), hours.get(2));
+}
+
 fn class(generation: i64, is_going: bool) -> Value {
     let mut object = json!({"metadata": {"name": "c", "generation": generation, "resourceVersion": "7"}});
     if is_going {

@@ -180,7 +180,7 @@ impl Region {
             }
             let zones: Vec<_> = zones.into_iter().map(|name| launches.zone(name)).collect();
             let market = Market { zones: &zones, prices: &self.prices, reservations: &[], is_out_of_stock: &|_| false };
-            let mut instance_type = resolver.resolve(info, None);
+            let mut instance_type = resolver.resolve(info);
             instance_type.dynamic_resources = devices::dynamic_resources(info, efas(info, settings), &settings.drivers);
             market.add_offerings(&mut instance_type, info, settings);
             sold.push(instance_type);

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One record, and two figures that the API does not tell.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct InstanceTypeInfo {
     /// The type's name, such as `m5.large`.
@@ -63,7 +63,7 @@ pub struct InstanceTypeInfo {
 }
 
 /// Processors as the machine sees them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VCpuInfo {
     /// How many, unless the launch asks for fewer.
     #[serde(rename = "DefaultVCpus")]
@@ -71,7 +71,7 @@ pub struct VCpuInfo {
 }
 
 /// An amount of memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryInfo {
     /// In MiB.
     #[serde(rename = "SizeInMiB")]
@@ -79,7 +79,7 @@ pub struct MemoryInfo {
 }
 
 /// The processor itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ProcessorInfo {
     /// Who makes it.
@@ -92,12 +92,12 @@ pub struct ProcessorInfo {
     #[serde(default)]
     pub supported_features: BTreeSet<String>,
     /// The steady clock in MHz; EC2 tells GHz with a fraction.
-    #[serde(default, rename = "SustainedClockSpeedInGhz", deserialize_with = "thousandths")]
+    #[serde(default, rename = "SustainedClockSpeedInGhz", with = "thousandths")]
     pub sustained_clock_speed_mhz: u64,
 }
 
 /// Disks that the machine brings along.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceStorageInfo {
     /// Size of all of them, in 10⁹ bytes.
     #[serde(default, rename = "TotalSizeInGB")]
@@ -108,7 +108,7 @@ pub struct InstanceStorageInfo {
 }
 
 /// The way to EBS volumes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct EbsInfo {
     /// `default`, `supported` or `unsupported`: whether volumes have bandwidth of their own.
@@ -120,7 +120,7 @@ pub struct EbsInfo {
 }
 
 /// Bandwidth to EBS volumes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EbsOptimizedInfo {
     /// At most, in Mbit/s.
     #[serde(rename = "MaximumBandwidthInMbps")]
@@ -128,7 +128,7 @@ pub struct EbsOptimizedInfo {
 }
 
 /// Network cards.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NetworkInfo {
     /// The card of the first interface. Pods get their addresses from its interfaces only.
@@ -150,7 +150,7 @@ pub struct NetworkInfo {
 }
 
 /// A network card.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NetworkCard {
     /// Its index.
@@ -161,12 +161,12 @@ pub struct NetworkCard {
     #[serde(default)]
     pub interface_types: BTreeSet<String>,
     /// Steady bandwidth in Mbit/s; EC2 tells Gbit/s with a fraction.
-    #[serde(default, rename = "BaselineBandwidthInGbps", deserialize_with = "thousandths")]
+    #[serde(default, rename = "BaselineBandwidthInGbps", with = "thousandths")]
     pub baseline_bandwidth_mbps: u64,
 }
 
 /// Elastic Fabric Adapters.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct EfaInfo {
     /// How many a machine can have.
@@ -174,7 +174,7 @@ pub struct EfaInfo {
 }
 
 /// GPUs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GpuInfo {
     /// By kind.
@@ -183,7 +183,7 @@ pub struct GpuInfo {
 }
 
 /// GPUs of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Gpu {
     /// Who makes them.
@@ -201,7 +201,7 @@ pub struct Gpu {
 }
 
 /// Inferentia and Trainium.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NeuronInfo {
     /// By kind.
@@ -210,7 +210,7 @@ pub struct NeuronInfo {
 }
 
 /// Neuron devices of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NeuronDevice {
     /// Their name in EC2, such as `Trainium`.
@@ -223,7 +223,7 @@ pub struct NeuronDevice {
 }
 
 /// Cores of a Neuron device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NeuronCoreInfo {
     /// How many.
@@ -231,7 +231,7 @@ pub struct NeuronCoreInfo {
 }
 
 /// Accelerators for inference.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct InferenceAcceleratorInfo {
     /// By kind.
@@ -240,7 +240,7 @@ pub struct InferenceAcceleratorInfo {
 }
 
 /// Accelerators for inference, of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct InferenceAccelerator {
     /// Who makes them.
@@ -252,7 +252,7 @@ pub struct InferenceAccelerator {
 }
 
 /// Placement groups that a machine can be in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct PlacementGroupInfo {
     /// `cluster`, `partition`, `spread`.
@@ -280,18 +280,42 @@ impl InstanceTypeInfo {
         self.network_info.efa_info.as_ref().map_or(0, |efa| efa.maximum_efa_interfaces)
     }
 
+    /// What the record does not say though nothing can be planned without it; none if it is whole.
+    pub fn missing(&self) -> Option<&'static str> {
+        let network = &self.network_info;
+        let checks = [
+            (self.family_and_size().is_none(), "a name of family and size"),
+            (self.v_cpu_info.default_vcpus == 0, "processors"),
+            (self.memory_info.size_in_mib == 0, "memory"),
+            (network.network_cards.is_empty(), "network cards"),
+            (network.ipv4_addresses_per_interface == 0, "addresses of a network interface"),
+        ];
+        checks.into_iter().find(|(is_missing, _)| *is_missing).map(|(_, what)| what)
+    }
+
     /// The network card of that index.
     pub fn network_card(&self, index: u32) -> Option<&NetworkCard> {
         self.network_info.network_cards.iter().find(|card| card.network_card_index == index)
     }
 }
 
-/// A number with a fraction, in thousandths, rounded to the nearest. EC2 gives no more than three places.
-fn thousandths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let number = Option::<f64>::deserialize(deserializer)?.unwrap_or(0.0);
-    let thousandths = (number * 1000.0).round();
-    if !(0.0..=9e15).contains(&thousandths) {
-        return Err(serde::de::Error::custom(format_args!("{number} is out of range")));
+/// Numbers with a fraction, in thousandths, rounded to the nearest. EC2 gives no more than three places.
+mod thousandths {
+    use super::{Deserialize as _, Deserializer, Serializer, in_thousandths};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let number = Option::<f64>::deserialize(deserializer)?.unwrap_or(0.0);
+        in_thousandths(number)
+            .ok_or_else(|| serde::de::Error::custom(format_args!("{number} is out of range")))
     }
-    Ok(thousandths as u64)
+
+    pub(super) fn serialize<S: Serializer>(thousandths: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(*thousandths as f64 / 1000.0)
+    }
+}
+
+/// A number with a fraction, in thousandths, rounded to the nearest; none of one that is negative or too large.
+pub fn in_thousandths(number: f64) -> Option<u64> {
+    let thousandths = (number * 1000.0).round();
+    (0.0..=9e15).contains(&thousandths).then_some(thousandths as u64)
 }

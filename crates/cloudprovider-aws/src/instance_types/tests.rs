@@ -80,7 +80,7 @@ fn plain(info: &InstanceTypeInfo) -> InstanceType {
 }
 
 fn resolve(info: &InstanceTypeInfo, settings: &NodeSettings) -> InstanceType {
-    Resolver { region: "us-east-1", settings, options: &MachineOptions::default() }.resolve(info, None)
+    Resolver { region: "us-east-1", settings, options: &MachineOptions::default() }.resolve(info)
 }
 
 fn named(name: &str) -> &'static InstanceTypeInfo {
@@ -265,7 +265,8 @@ fn learned_memory_takes_the_place_of_the_estimate() {
     let settings = NodeSettings::of_family(AmiFamily::Al2023);
     let resolver = Resolver { region: "us-east-1", settings: &settings, options: &MachineOptions::default() };
     let seen = Quantity::parse("7800Mi").unwrap();
-    let it = resolver.resolve(named("m5.large"), Some(seen));
+    let mut it = resolver.resolve(named("m5.large"));
+    set_memory(&mut it, seen);
     assert_eq!(it.capacity["memory"], seen);
     assert_eq!(it.allocatable()["memory"], Quantity::parse("7126Mi").unwrap());
 }
@@ -275,7 +276,7 @@ fn the_controllers_options_take_memory_and_interfaces() {
     let settings = NodeSettings::of_family(AmiFamily::Al2023);
     let options = MachineOptions { vm_memory_overhead_nano: 0, reserved_enis: 1 };
     let resolver = Resolver { region: "us-east-1", settings: &settings, options: &options };
-    let it = resolver.resolve(named("m5.large"), None);
+    let it = resolver.resolve(named("m5.large"));
     assert_eq!(amount(&it, "memory"), "8Gi");
     assert_eq!(amount(&it, "pods"), "20");
     assert_eq!(it.overhead.kube_reserved["memory"].to_string(), "574Mi");

@@ -1,11 +1,15 @@
 //! The calls of EC2.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use model::Timestamp;
 
 use super::content::Content;
 use super::filters::{Found, found};
 use super::{Cloud, Lag, State, Tagged, error, fleet};
+use crate::catalogue;
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::fleet::FleetRequest;
 use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::Tags;
@@ -211,6 +215,21 @@ impl Ec2 for Cloud {
     async fn describe_placement_groups(&self, query: &Query) -> Result<Vec<PlacementGroup>, Error> {
         const CALL: &str = "ec2:DescribePlacementGroups";
         self.call(CALL, 0, |state, _| things(CALL, state.placement_groups.values(), query)).await
+    }
+
+    /// The types that are sold, without what only the built-in table knows of them.
+    async fn describe_instance_types(&self) -> Result<Vec<InstanceTypeInfo>, Error> {
+        self.call("ec2:DescribeInstanceTypes", 0, |state, _| {
+            let names: BTreeSet<_> = state.types_in_zones.iter().map(|it| &it.instance_type).collect();
+            let record = |name: &String| state.records.get(name).or_else(|| catalogue::instance_types().get(name));
+            let told = |info: &InstanceTypeInfo| InstanceTypeInfo {
+                branch_interfaces: None,
+                network_bandwidth_mbps: None,
+                ..info.clone()
+            };
+            Ok(names.into_iter().filter_map(record).map(told).collect())
+        })
+        .await
     }
 
     async fn describe_instance_type_offerings(&self) -> Result<Vec<TypeInZone>, Error> {

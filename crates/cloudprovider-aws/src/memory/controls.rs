@@ -12,6 +12,7 @@ use serde_json::json;
 use super::calls::terminate;
 use super::fleet::Pool;
 use super::{Clock, Cloud, Faults, State, Tagged, error};
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::node_class::spec::Tags;
 use crate::pricing::UnlistedSpot;
 use crate::service::ec2::{CapacityReservation, Image, Machine, PlacementGroup, SecurityGroup, Subnet, TypeInZone};
@@ -141,6 +142,11 @@ impl Cloud {
     /// Lets types be sold in zones.
     pub fn add_types(&self, sold: impl IntoIterator<Item = TypeInZone>) {
         self.state().types_in_zones.extend(sold);
+    }
+
+    /// Sets what is said of a type, which may be one that is not built in.
+    pub fn set_record(&self, record: InstanceTypeInfo) {
+        self.state().records.insert(record.instance_type.clone(), record);
     }
 
     /// Gives spot machines these prices, and no others a price.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::NodeClaim;
 use async_trait::async_trait;
+use model::Quantity;
 use serde_json::Value;
 
 use super::Fuse;
@@ -23,6 +24,8 @@ struct State {
     /// By UID.
     claims: BTreeMap<String, NodeClaim>,
     documents: BTreeMap<String, Document>,
+    /// Memory of Nodes, by the provider ids of their machines.
+    memory: BTreeMap<String, Quantity>,
     written: u64,
 }
 
@@ -70,6 +73,11 @@ impl Objects {
     /// Takes a NodeClaim away.
     pub fn remove_claim(&self, uid: &str) {
         self.state().claims.remove(uid);
+    }
+
+    /// Sets the memory that a machine's Node tells.
+    pub fn set_memory(&self, provider_id: &str, memory: Quantity) {
+        self.state().memory.insert(provider_id.to_owned(), memory);
     }
 
     /// The documents that are there, by name.
@@ -154,6 +162,10 @@ impl Cluster for Objects {
 
     async fn node_claims(&self) -> Result<Vec<NodeClaim>, Failure> {
         Ok(self.call(|state| state.claims.values().cloned().collect()).await)
+    }
+
+    async fn node_memory(&self) -> Result<BTreeMap<String, Quantity>, Failure> {
+        Ok(self.call(|state| state.memory.clone()).await)
     }
 
     async fn annotate(&self, claim: &NodeClaim, annotations: &[(&str, String)]) -> Result<(), Failure> {

@@ -4,47 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloudprovider::{InstanceType, InstanceTypes};
-use model::{DurationMs, Timestamp};
+use model::Timestamp;
 use parking_lot::Mutex;
 
-use crate::instance_types::info::InstanceTypeInfo;
+use super::region::Region;
+use crate::devices;
+use crate::instance_types::learned::LearnedMemory;
 use crate::instance_types::offerings::{CapacityReservation, Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
-use crate::instance_types::{Resolver, efas};
+use crate::instance_types::{Resolver, efas, set_memory};
 use crate::launch::resolve::image_of;
 use crate::ledger::Ledger;
 use crate::node_class::NodeClass;
 use crate::node_class::status::{Ami, ReservationState};
-use crate::pricing::Prices;
-use crate::service::ec2::TypeInZone;
-use crate::{catalogue, devices};
-
-/// How long EC2's word on what is sold where counts.
-pub(super) const SOLD_FRESH: DurationMs = DurationMs::from_seconds(12 * 3600);
-
-/// What is sold in the region, whoever buys it.
-#[derive(Debug, Clone)]
-pub(super) struct Region {
-    /// The types, by name.
-    pub(super) types: Arc<BTreeMap<String, InstanceTypeInfo>>,
-    /// The names of the zones that sell each type.
-    pub(super) sold: Arc<BTreeMap<String, Vec<String>>>,
-    /// What machines cost.
-    pub(super) prices: Arc<Prices>,
-}
-
-/// The zones of each type.
-pub(super) fn sold(offerings: Vec<TypeInZone>) -> BTreeMap<String, Vec<String>> {
-    let mut sold: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for TypeInZone { instance_type, zone } in offerings {
-        sold.entry(instance_type).or_default().push(zone);
-    }
-    for zones in sold.values_mut() {
-        zones.sort();
-        zones.dedup();
-    }
-    sold
-}
 
 /// All that the instance types of a node class are made from, but for the region.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,8 +30,18 @@ pub(super) struct Inputs {
     pub(super) reservations: Vec<CapacityReservation>,
     /// Tells states of the ledger apart.
     pub(super) ledger: u64,
+    /// Tells states of what was learnt apart.
+    pub(super) learned: u64,
     /// Tells states of the region apart.
     pub(super) of_region: u64,
+}
+
+/// What is known beside, of which the inputs tell the states apart.
+pub(super) struct Known<'a> {
+    pub(super) region: &'a Region,
+    pub(super) ledger: &'a Ledger,
+    pub(super) learned: &'a LearnedMemory,
+    pub(super) now: Timestamp,
 }
 
 impl Inputs {
@@ -82,7 +64,8 @@ impl Inputs {
         class.status.subnets.iter().map(|subnet| (subnet.zone.clone(), subnet.zone_id.clone())).collect()
     }
 
-    fn build(&self, region: &Region, ledger: &Ledger, now: Timestamp) -> Vec<Arc<InstanceType>> {
+    fn build(&self, known: &Known<'_>) -> Vec<Arc<InstanceType>> {
+        let Known { region, ledger, learned, now } = *known;
         let resolver = Resolver { region: &self.region, settings: &self.settings, options: &self.options };
         let is_out = |key: &cloudprovider::OfferingKey| ledger.is_out(key, now);
         let mut types = Vec::new();
@@ -100,12 +83,16 @@ impl Inputs {
                 reservations: &self.reservations,
                 is_out_of_stock: &is_out,
             };
-            let mut instance_type = resolver.resolve(info, None);
+            let mut instance_type = resolver.resolve(info);
             instance_type.dynamic_resources =
                 devices::dynamic_resources(info, efas(info, &self.settings), &self.settings.drivers);
             market.add_offerings(&mut instance_type, info, &self.settings);
-            if image_of(&self.images, &instance_type).is_none() {
-                instance_type.offerings.iter_mut().for_each(|offering| offering.available = false);
+            match image_of(&self.images, &instance_type) {
+                Some(image) => {
+                    let seen = learned.get(&instance_type.name, &image.id, now);
+                    seen.into_iter().for_each(|memory| set_memory(&mut instance_type, memory));
+                }
+                None => instance_type.offerings.iter_mut().for_each(|offering| offering.available = false),
             }
             types.push(Arc::new(instance_type));
         }
@@ -127,20 +114,13 @@ struct Made {
 
 impl Catalogue {
     /// The instance types of a node class. Equal types keep their generation.
-    pub(super) fn types(
-        &self,
-        class: &str,
-        inputs: Inputs,
-        region: &Region,
-        ledger: &Ledger,
-        now: Timestamp,
-    ) -> InstanceTypes {
+    pub(super) fn types(&self, class: &str, inputs: Inputs, known: &Known<'_>) -> InstanceTypes {
         let made = &mut *self.made.lock();
         let before = made.by_class.get(class);
         if let Some((_, types)) = before.filter(|(of_before, _)| *of_before == inputs) {
             return types.clone();
         }
-        let built = inputs.build(region, ledger, now);
+        let built = inputs.build(known);
         let types = match before {
             Some((_, types)) if *types.types == *built => types.clone(),
             Some(_) | None => {
@@ -151,9 +131,4 @@ impl Catalogue {
         made.by_class.insert(class.to_owned(), (inputs, types.clone()));
         types
     }
-}
-
-/// The types that are built in, which stand for those of the region.
-pub(super) fn built_in() -> Arc<BTreeMap<String, InstanceTypeInfo>> {
-    Arc::new(catalogue::instance_types().clone())
 }

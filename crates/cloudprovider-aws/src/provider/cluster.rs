@@ -1,7 +1,10 @@
 //! What the provider asks of the cluster, and no more.
 
+use std::collections::BTreeMap;
+
 use api::NodeClaim;
 use async_trait::async_trait;
+use model::Quantity;
 use serde_json::Value;
 
 /// A text that is kept in the cluster, and which version of it.
@@ -54,6 +57,8 @@ pub trait Cluster: Send + Sync + 'static {
     async fn patch_class(&self, object: &Value, patch: &Value, part: Part) -> Result<Value, Failure>;
     /// All NodeClaims that can be read.
     async fn node_claims(&self) -> Result<Vec<NodeClaim>, Failure>;
+    /// Memory of Nodes, by the provider ids of their machines. One that does not tell it is left out.
+    async fn node_memory(&self) -> Result<BTreeMap<String, Quantity>, Failure>;
     /// Adds annotations to a NodeClaim, if it is there.
     async fn annotate(&self, claim: &NodeClaim, annotations: &[(&str, String)]) -> Result<(), Failure>;
     /// Asks for the end of a NodeClaim, if it is there.

@@ -11,7 +11,8 @@ use crate::launch::batch::launched_at;
 use crate::node_class::tags::{CLUSTER_NAME, NODE_CLAIM};
 use crate::provider_id::MachineId;
 use crate::service::ec2::{Filter, Machine, MachineState, Query};
-use crate::{catalogue, labels, names};
+use crate::instance_types::info::InstanceTypeInfo;
+use crate::{labels, names};
 
 /// The states in which a machine is still there.
 const PRESENT: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
@@ -145,9 +146,8 @@ fn keep_what_is_there(resources: &mut ResourceList, machine: &Machine) {
 }
 
 /// A type as it would be without a node class, for machines whose node class is gone.
-pub(super) fn built_in(instance_type: &str, region: &str) -> Option<InstanceType> {
+pub(super) fn without_class(info: &InstanceTypeInfo, region: &str) -> InstanceType {
     let settings = crate::instance_types::settings::NodeSettings::of_family(crate::node_class::AmiFamily::Al2023);
     let options = crate::instance_types::settings::MachineOptions::default();
-    let info = catalogue::instance_types().get(instance_type)?;
-    Some(Resolver { region, settings: &settings, options: &options }.resolve(info, None))
+    Resolver { region, settings: &settings, options: &options }.resolve(info)
 }

@@ -91,8 +91,11 @@ impl Ec2CloudProvider {
             }
             let known = by_class.get(&class).and_then(Option::as_ref);
             let listed = known.and_then(|types| find(&types.types, &machine.instance_type)).cloned();
-            let built_in = || instances::built_in(&machine.instance_type, &self.inner.region);
-            let instance_type = listed.or_else(built_in);
+            let without_class = || {
+                let info = self.inner.market.record(&machine.instance_type)?;
+                Some(instances::without_class(&info, &self.inner.region))
+            };
+            let instance_type = listed.or_else(without_class);
             instances.push(instance(&machine, owner, instance_type.as_ref()));
         }
         Ok(instances)

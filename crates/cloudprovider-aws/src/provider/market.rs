@@ -9,12 +9,14 @@ use cloudprovider::{CapacityType, Error, OfferingKey};
 use model::{DurationMs, InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
 use parking_lot::Mutex;
 
-use super::catalogue::{Region, SOLD_FRESH, built_in, sold};
 use super::cluster::{Cluster, Expected, Failure};
 use super::launcher::Observer;
+use super::region::{Region, built_in, sold, types};
 use super::subnets::Subnets;
 use super::{Clock, transient};
+use crate::catalogue;
 use crate::fleet_answer::evidence;
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::batch::Batch;
 use crate::launch::fleet::Purchase;
 use crate::ledger::{Entry, Ledger, Subject};
@@ -39,7 +41,9 @@ pub(super) struct RegionMarket {
 }
 
 struct State {
-    region: Option<(Timestamp, Region)>,
+    region: Option<Region>,
+    /// When EC2 last told all of it.
+    region_told: Option<Timestamp>,
     /// Counts changes of the region.
     of_region: u64,
     prices: Arc<Prices>,
@@ -63,6 +67,7 @@ impl RegionMarket {
     pub(super) fn new(ec2: Arc<dyn Ec2>, objects: Arc<dyn Cluster>, clock: Clock) -> Self {
         let state = State {
             region: None,
+            region_told: None,
             of_region: 0,
             prices: Arc::new(Prices::built_in()),
             ledger: Ledger::default(),
@@ -113,33 +118,99 @@ impl RegionMarket {
         if *state.prices != prices {
             state.prices = Arc::new(prices);
             state.of_region += 1;
-            if let Some((_, region)) = &mut state.region {
+            if let Some(region) = &mut state.region {
                 region.prices = Arc::clone(&state.prices);
             }
         }
     }
 
-    /// What is sold in the region, with a number that tells its states apart.
+    /// What is sold in the region, with a number that tells its states apart. EC2 is asked the first time; later
+    /// [`Self::refresh_region`] does.
     pub(super) async fn region(&self) -> Result<(u64, Region), Error> {
-        let known = |now: Timestamp| {
+        let known = || {
             let state = self.state.lock();
-            let fresh = state.region.as_ref().filter(|(at, _)| now.since(*at) < SOLD_FRESH);
-            fresh.map(|(_, region)| (state.of_region, region.clone()))
+            state.region.clone().map(|region| (state.of_region, region))
         };
-        if let Some(known) = known(self.now()) {
+        if let Some(known) = known() {
             return Ok(known);
         }
         let _asking = self.asking.lock().await;
-        if let Some(known) = known(self.now()) {
+        if let Some(known) = known() {
             return Ok(known);
         }
-        let offerings = self.ec2.describe_instance_type_offerings().await.map_err(transient)?;
+        let failed = self.ask_region().await.err();
+        let Some(known) = known() else {
+            return Err(failed.unwrap_or_else(|| Error::Transient("EC2 told nothing of the region".to_owned())));
+        };
+        if let Some(error) = failed {
+            tracing::warn!(%error, "EC2 does not tell its instance types, and the built-in ones stand for them");
+        }
+        Ok(known)
+    }
+
+    /// Asks EC2 what it sells, unless it has told all within `fresh`.
+    pub(super) async fn refresh_region(&self, fresh: DurationMs) -> Result<(), Error> {
+        let _asking = self.asking.lock().await;
+        let told = self.state.lock().region_told;
+        if told.is_some_and(|at| self.now().since(at) < fresh) {
+            return Ok(());
+        }
+        self.ask_region().await
+    }
+
+    /// Asks EC2 which types there are, and where. What it does not tell now is as it was: nothing is known of zones the
+    /// first time, and types are those built in.
+    async fn ask_region(&self) -> Result<(), Error> {
+        let offerings = self.ec2.describe_instance_type_offerings().await;
+        let records = self.ec2.describe_instance_types().await;
         let now = self.now();
         let state = &mut *self.state.lock();
-        let region = Region { types: built_in(), sold: Arc::new(sold(offerings)), prices: Arc::clone(&state.prices) };
-        state.of_region += 1;
-        state.region = Some((now, region.clone()));
-        Ok((state.of_region, region))
+        let before = state.region.as_ref();
+        let mut failed = None;
+        let sold = match (offerings, before) {
+            // An empty answer would take all away.
+            (Ok(offerings), Some(before)) if offerings.is_empty() => Arc::clone(&before.sold),
+            (Ok(offerings), _) => Arc::new(sold(offerings)),
+            (Err(error), Some(before)) => {
+                failed = Some(transient(error));
+                Arc::clone(&before.sold)
+            }
+            (Err(error), None) => return Err(transient(error)),
+        };
+        let types_before = || before.map_or_else(built_in, |before| Arc::clone(&before.types));
+        let types = match records {
+            Ok(records) if records.is_empty() => types_before(),
+            Ok(records) => {
+                let (types, incomplete) = types(records);
+                if !incomplete.is_empty() {
+                    tracing::warn!(records = incomplete.join(", "), "EC2's records of some instance types lack something");
+                }
+                Arc::new(types)
+            }
+            Err(error) => {
+                failed = Some(transient(error));
+                types_before()
+            }
+        };
+        let region = Region { types, sold, prices: Arc::clone(&state.prices) };
+        if before != Some(&region) {
+            state.of_region += 1;
+            state.region = Some(region);
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                state.region_told = Some(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// What is known of a type, whether it is sold here or not.
+    pub(super) fn record(&self, instance_type: &str) -> Option<InstanceTypeInfo> {
+        let state = self.state.lock();
+        let told = state.region.as_ref().and_then(|region| region.types.get(instance_type));
+        told.or_else(|| catalogue::instance_types().get(instance_type)).cloned()
     }
 
     /// What could not be had, with a number that tells its states apart.

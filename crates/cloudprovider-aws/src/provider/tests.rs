@@ -15,6 +15,7 @@ use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, 
 
 mod launches;
 mod permissions;
+mod region;
 
 /// A clock that stands still between runtimes, and follows tokio's while one runs.
 #[derive(Clone, Default)]

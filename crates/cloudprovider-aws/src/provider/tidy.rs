@@ -62,7 +62,8 @@ impl Ec2CloudProvider {
         let needed = open.iter().flat_map(|open| open.batch.templates.keys().cloned()).collect();
         inner.templates.tidy(&needed, self.now()).await.map_err(transient)?;
         inner.launcher.journal().sweep().await.map_err(transient)?;
-        inner.market.save().await.map_err(transient)
+        inner.market.save().await.map_err(transient)?;
+        self.learn(claims.by_uid.iter()).await
     }
 
     /// Tags machines of open launches, and closes the launches that are finished.

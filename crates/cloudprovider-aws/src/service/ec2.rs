@@ -5,6 +5,7 @@ use model::{PriceNanoUsdPerHour, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::fleet::FleetRequest;
 use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
@@ -258,6 +259,9 @@ pub trait Ec2: Send + Sync {
     async fn describe_capacity_reservations(&self, query: &Query) -> Result<Vec<CapacityReservation>, Error>;
     /// The placement groups that a query finds.
     async fn describe_placement_groups(&self, query: &Query) -> Result<Vec<PlacementGroup>, Error>;
+    /// All types of the region that boot images with hardware virtualization on processors of x86-64 or ARM. What a
+    /// record does not say is empty or 0.
+    async fn describe_instance_types(&self) -> Result<Vec<InstanceTypeInfo>, Error>;
     /// Which types there are in which zones of the region.
     async fn describe_instance_type_offerings(&self) -> Result<Vec<TypeInZone>, Error>;
     /// What spare capacity costs now.

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::super::content::Content;
 use super::{Answer, Asked, Request, address, receive, send};
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::fleet::FleetRequest;
 use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::Tags;
@@ -94,6 +95,10 @@ impl Ec2 for Caller {
 
     async fn describe_placement_groups(&self, query: &Query) -> Result<Vec<PlacementGroup>, Error> {
         self.call("ec2:DescribePlacementGroups", Request::PlacementGroups(query.clone())).await
+    }
+
+    async fn describe_instance_types(&self) -> Result<Vec<InstanceTypeInfo>, Error> {
+        self.call("ec2:DescribeInstanceTypes", Request::Types).await
     }
 
     async fn describe_instance_type_offerings(&self) -> Result<Vec<TypeInZone>, Error> {

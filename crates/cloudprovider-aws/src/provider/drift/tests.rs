@@ -66,7 +66,7 @@ fn machine() -> Machine {
 fn reason(claim: &NodeClaim, class: &NodeClass, placement_group: Option<&str>) -> Option<String> {
     let settings = NodeSettings::of_family(AmiFamily::Al2023);
     let resolver = Resolver { region: "us-east-1", settings: &settings, options: &MachineOptions::default() };
-    let instance_type = resolver.resolve(&crate::catalogue::instance_types()["m5.large"], None);
+    let instance_type = resolver.resolve(&crate::catalogue::instance_types()["m5.large"]);
     let today = Today { class, instance_type: Some(&instance_type), placement_group };
     drifted(claim, &machine(), today).map(|it| it.0)
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use super::{ACCOUNT, CLUSTER, REGION};
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::fleet::{FleetRequest, Purchase};
 use crate::launch::template::{LaunchTemplate, Market};
 use crate::memory::Cloud;
@@ -184,6 +185,11 @@ impl Ec2 for Recorder {
     async fn describe_placement_groups(&self, query: &Query) -> Result<Vec<PlacementGroup>, Error> {
         self.read("ec2:DescribePlacementGroups");
         self.cloud.describe_placement_groups(query).await
+    }
+
+    async fn describe_instance_types(&self) -> Result<Vec<InstanceTypeInfo>, Error> {
+        self.read("ec2:DescribeInstanceTypes");
+        self.cloud.describe_instance_types().await
     }
 
     async fn describe_instance_type_offerings(&self) -> Result<Vec<TypeInZone>, Error> {
