@@ -13,6 +13,8 @@ use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use self::interruptions::Watch;
+use crate::discovery::findings::MinorVersion;
+use crate::kubernetes_version::{KubernetesVersion, VersionSource};
 use crate::provider::cluster::{Cluster, Failure};
 use crate::provider::region::SOLD_FRESH;
 use crate::provider::{Clock, Ec2CloudProvider};
@@ -31,6 +33,8 @@ const PRICES: DurationMs = DurationMs::from_seconds(12 * 3600);
 const TYPES: DurationMs = DurationMs::from_seconds(10 * 60);
 /// By how much of the time that its word counts it is asked before, at most: not all clusters of an account at once.
 const EARLIER: i64 = 12;
+/// How often it is asked which version of Kubernetes the cluster has.
+const VERSION: DurationMs = DurationMs::from_seconds(5 * 60);
 /// How soon something is tried again that failed.
 const RETRY: DurationMs = DurationMs::from_seconds(10);
 
@@ -72,6 +76,10 @@ pub struct Background {
     pub reconciler: NodeClassReconciler,
     /// The cluster's objects.
     pub objects: Arc<dyn Cluster>,
+    /// The version of Kubernetes that the reconciler goes by.
+    pub kubernetes: KubernetesVersion,
+    /// Who tells the version.
+    pub version_source: Box<dyn VersionSource>,
     /// What machines cost on demand; none where that is out of reach.
     pub pricing: Option<Arc<dyn Pricing>>,
     /// What watches for machines that will not last.
@@ -103,11 +111,16 @@ impl Background {
         let [mut tidy_at, mut types_at, mut prices_at] = [Timestamp::default(); 3];
         let fresh = fresh(self.seed);
         let mut profiles_at = (self.clock)().saturating_add(PROFILES);
+        let mut version_at = (self.clock)().saturating_add(VERSION);
         loop {
+            let now = (self.clock)();
+            if version_at <= now {
+                self.refresh_version(&mut due).await;
+                version_at = now.saturating_add(VERSION);
+            }
             if let Err(error) = self.look(&mut due).await {
                 warn!(%error, "could not look at node classes");
             }
-            let now = (self.clock)();
             if tidy_at <= now {
                 if let Err(error) = self.provider.tidy().await {
                     warn!(%error, "could not finish launches");
@@ -133,6 +146,18 @@ impl Background {
                 profiles_at = now.saturating_add(PROFILES);
             }
             tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Asks for the version of Kubernetes. With another one all node classes are due, because aliases mean other images.
+    async fn refresh_version(&self, due: &mut Due) {
+        match self.kubernetes.refresh(&*self.version_source).await {
+            Ok(None) => {}
+            Ok(Some(MinorVersion(minor))) => {
+                info!(kubernetes = format!("1.{minor}"), "the cluster has another version of Kubernetes");
+                *due = Due::default();
+            }
+            Err(error) => warn!(error, "could not find out the version of Kubernetes, and that of before stands"),
         }
     }
 

@@ -21,6 +21,8 @@ pub mod fleet_answer;
 pub mod instance_types;
 #[cfg(feature = "provider")]
 pub mod interruption;
+#[cfg(feature = "provider")]
+pub mod kubernetes_version;
 pub mod labels;
 pub mod launch;
 pub mod ledger;

@@ -14,6 +14,7 @@ use crate::api_cluster::ApiCluster;
 use crate::background::Background;
 use crate::background::interruptions::Watch;
 use crate::cluster_facts::{Facts, Told};
+use crate::kubernetes_version::{KubernetesVersion, OfEks, VersionSource};
 use crate::options::Options;
 use crate::provider::Ec2CloudProvider;
 use crate::reconcile::{NodeClassReconciler, Settings};
@@ -58,6 +59,8 @@ impl ProviderPlugin for AwsPlugin {
         }
         let services = connector.connect(&options).await.map_err(|error| BuildError::new("provider aws", error))?;
         let facts = facts(&options, &services, &setup.client).await?;
+        let kubernetes = KubernetesVersion::new(facts.kubernetes);
+        let version_source = version_source(&options, &services, &setup.client);
         let namespace = options.records_namespace.clone().unwrap_or(setup.namespace);
         info!(
             region = services.region,
@@ -90,7 +93,7 @@ impl ProviderPlugin for AwsPlugin {
             settings: Settings {
                 cluster: facts.cluster,
                 region: services.region,
-                kubernetes: facts.kubernetes,
+                kubernetes: kubernetes.clone(),
                 reserved_capacity: setup.reserved_capacity,
                 isolated_vpc: options.isolated_vpc,
                 disable_dry_run: options.disable_dry_run,
@@ -107,6 +110,8 @@ impl ProviderPlugin for AwsPlugin {
                 objects,
                 clock: Arc::clone(&setup.clock),
             },
+            kubernetes,
+            version_source,
             pricing: (!options.isolated_vpc).then_some(services.pricing),
             clock: setup.clock,
             seed,
@@ -116,13 +121,32 @@ impl ProviderPlugin for AwsPlugin {
     }
 }
 
+/// The API server, of its own version.
+struct ApiServer(Client);
+
+#[async_trait]
+impl VersionSource for ApiServer {
+    async fn version(&self) -> Result<String, String> {
+        self.0.apiserver_version().await.map(|it| it.git_version).map_err(|error| error.to_string())
+    }
+}
+
+/// Who tells the version of Kubernetes, as the options say.
+fn version_source(options: &Options, services: &Services, client: &Client) -> Box<dyn VersionSource> {
+    if options.eks_control_plane {
+        Box::new(OfEks { eks: Arc::clone(&services.eks), cluster: options.cluster_name.clone() })
+    } else {
+        Box::new(ApiServer(client.clone()))
+    }
+}
+
 /// Asks EKS and the API server about the cluster.
 async fn facts(options: &Options, services: &Services, client: &Client) -> Result<Facts, BuildError> {
     let eks = services.eks.describe_cluster(&options.cluster_name).await;
     if let Err(error) = &eks {
         warn!(cluster = options.cluster_name, %error, "EKS does not tell about the cluster");
     }
-    let server_version = client.apiserver_version().await.map(|it| it.git_version).map_err(|error| error.to_string());
+    let server_version = ApiServer(client.clone()).version().await;
     // The client was made of the same configuration, which it does not show.
     let certificates = Config::infer().await.ok().and_then(|config| config.root_cert).unwrap_or_default();
     Facts::new(options, Told { eks, server_version, certificates })

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use self::look::Look;
 use self::status::{Decided, Rules, decide};
 use self::validation::Verdicts;
-use crate::discovery::findings::MinorVersion;
+use crate::kubernetes_version::KubernetesVersion;
 use crate::node_class::{NodeClass, decode, hash};
 use crate::provider::cluster::{Cluster, Failure, Part};
 use crate::provider::{Clock, Ec2CloudProvider, drift};
@@ -64,8 +64,8 @@ pub struct Settings {
     pub cluster: user_data::Cluster,
     /// The region.
     pub region: String,
-    /// The version of Kubernetes.
-    pub kubernetes: MinorVersion,
+    /// The version of Kubernetes, as it is now.
+    pub kubernetes: KubernetesVersion,
     /// Whether reservations are used, the gate `ReservedCapacity`.
     pub reserved_capacity: bool,
     /// Whether IAM is out of reach.
@@ -139,7 +139,7 @@ impl NodeClassReconciler {
     }
 
     fn rules(&self) -> Rules {
-        Rules { kubernetes: self.setup.settings.kubernetes }
+        Rules { kubernetes: self.setup.settings.kubernetes.get() }
     }
 
     fn ca_bundle(&self) -> &str {
@@ -237,7 +237,7 @@ impl NodeClassReconciler {
     /// Looks at everything that a node class selects.
     async fn look(&self, class: &NodeClass, now: Timestamp) -> look::Found {
         let Setup { ec2, ssm, settings, .. } = &self.setup;
-        let look = Look { ec2: &**ec2, ssm: &**ssm, kubernetes: settings.kubernetes, now };
+        let look = Look { ec2: &**ec2, ssm: &**ssm, kubernetes: settings.kubernetes.get(), now };
         look::Found {
             images: look.images(&class.spec.images).await,
             reservations: look.reservations(&class.spec.capacity_reservations).await,

@@ -2,9 +2,12 @@ use futures::executor::block_on;
 use serde_json::json;
 
 use super::*;
+use crate::discovery::findings::MinorVersion;
 use crate::instance_types::settings::MachineOptions;
 use crate::memory::{CallFault, Cloud, Faults, Lag, Objects, VirtualClock, sample};
+use crate::kubernetes_version::OfEks;
 use crate::provider;
+use crate::service::{ClusterDescription, Eks as _};
 use crate::service::ec2::{CapacityReservation, PlacementGroup};
 
 const CLUSTER: &str = "test";
@@ -60,7 +63,7 @@ impl World {
         let mut settings = Settings {
             cluster: cluster.clone(),
             region: "us-east-1".to_owned(),
-            kubernetes: MinorVersion(33),
+            kubernetes: KubernetesVersion::new(MinorVersion(33)),
             reserved_capacity: true,
             isolated_vpc: false,
             disable_dry_run: false,
@@ -238,6 +241,26 @@ fn images_of_an_alias_come_from_its_parameters_as_far_as_they_are_there() {
         keys,
         ["kubernetes.io/arch", "karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-accelerator-count"]
     );
+}
+
+#[test]
+fn images_of_an_alias_follow_the_clusters_version() {
+    let world = World::new(&json!({"amiSelectorTerms": [{"alias": "al2023@latest"}], "amiFamily": null}));
+    for (version, image) in [("1.33", "ami-amd64"), ("1.34", "ami-arm64")] {
+        let path =
+            format!("/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/x86_64/standard/recommended/image_id");
+        world.cloud.set_parameter(&path, image);
+    }
+    let version = KubernetesVersion::new(MinorVersion(33));
+    let reconciler = world.reconciler(|settings| settings.kubernetes = version.clone());
+    world.look(&reconciler);
+    assert_eq!(world.status()["amis"][0]["id"], "ami-amd64");
+    let source = OfEks { eks: Arc::new(world.cloud.clone()), cluster: CLUSTER.to_owned() };
+    let description = block_on(world.cloud.describe_cluster(CLUSTER)).unwrap();
+    world.cloud.add_cluster(CLUSTER, ClusterDescription { version: "1.34".to_owned(), ..description });
+    block_on(version.refresh(&source)).unwrap();
+    world.look(&reconciler);
+    assert_eq!(world.status()["amis"][0]["id"], "ami-arm64");
 }
 
 #[test]

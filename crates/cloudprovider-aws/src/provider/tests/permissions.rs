@@ -16,6 +16,7 @@ use crate::background::interruptions::Watch;
 use crate::discovery::findings::MinorVersion;
 use crate::instance_types::settings::MachineOptions;
 use crate::interruption::Interruption;
+use crate::kubernetes_version::KubernetesVersion;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 use crate::reconcile::{self, NodeClassReconciler};
@@ -93,7 +94,7 @@ fn asked() -> BTreeSet<Ask> {
         settings: reconcile::Settings {
             cluster,
             region: REGION.to_owned(),
-            kubernetes: MinorVersion(33),
+            kubernetes: KubernetesVersion::new(MinorVersion(33)),
             reserved_capacity: true,
             isolated_vpc: false,
             disable_dry_run: false,
