@@ -20,6 +20,7 @@ use crate::provider::region::SOLD_FRESH;
 use crate::provider::{Clock, Ec2CloudProvider};
 use crate::reconcile::{NodeClassReconciler, Outcome};
 use crate::service::Pricing;
+use crate::telemetry::events::tell_of_class;
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_secs(2);
@@ -180,8 +181,10 @@ impl Background {
             }
             let again_in = match self.reconciler.reconcile(&name).await {
                 Ok(Outcome { again_in, events, errors }) => {
-                    for (reason, text) in events {
-                        info!(node_class = name, reason, "{text}");
+                    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+                    let telemetry = self.provider.telemetry();
+                    for told in events {
+                        tell_of_class(&*telemetry.events, (&name, uid), told);
                     }
                     for error in errors {
                         warn!(node_class = name, error, "could not find out all about a node class");

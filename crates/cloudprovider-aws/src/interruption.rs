@@ -3,6 +3,7 @@
 //! `pkg/controllers/interruption/messages` of karpenter-provider-aws 1.15: the same sources and kinds, by source and
 //! `detail-type` of the envelope.
 
+use model::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,6 +45,8 @@ pub struct Interruption {
     pub kind: Kind,
     /// The ids of the machines.
     pub machines: Vec<String>,
+    /// When it was told, if the message says so.
+    pub at: Option<Timestamp>,
 }
 
 /// A message that is none of EventBridge's, or lacks what its kind must have.
@@ -58,6 +61,8 @@ struct Envelope {
     source: String,
     #[serde(default, rename = "detail-type")]
     detail_type: String,
+    #[serde(default)]
+    time: String,
     #[serde(default)]
     detail: Value,
 }
@@ -98,7 +103,7 @@ impl Interruption {
         if machines.iter().all(String::is_empty) {
             return Err(Unreadable(format!("{:?} names no machine", envelope.detail_type)));
         }
-        Ok(Some(Self { kind, machines }))
+        Ok(Some(Self { kind, machines, at: Timestamp::parse(&envelope.time).ok() }))
     }
 }
 

@@ -40,6 +40,8 @@ pub mod provider_id;
 #[cfg(feature = "provider")]
 pub mod reconcile;
 pub mod service;
+#[cfg(feature = "provider")]
+pub mod telemetry;
 mod text_enum;
 pub mod user_data;
 

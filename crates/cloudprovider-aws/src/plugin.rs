@@ -17,8 +17,10 @@ use crate::cluster_facts::{Facts, Told};
 use crate::kubernetes_version::{KubernetesVersion, OfEks, VersionSource};
 use crate::options::Options;
 use crate::provider::Ec2CloudProvider;
+use crate::provider::offerings::Offerings;
 use crate::reconcile::{NodeClassReconciler, Settings};
 use crate::service::{Connector, Services};
+use crate::telemetry::{Metrics, Telemetry};
 use crate::{DECLARATION, provider, reconcile};
 
 /// The provider for EC2.
@@ -70,6 +72,7 @@ impl ProviderPlugin for AwsPlugin {
             namespace,
             "launching machines of EC2"
         );
+        let registry = setup.metrics.sub_registry_with_prefix("karpenter");
         let seed = RandomState::new().hash_one(std::process::id());
         let objects = Arc::new(ApiCluster::new(setup.client, &namespace));
         let provider = Ec2CloudProvider::new(provider::Setup {
@@ -80,7 +83,9 @@ impl ProviderPlugin for AwsPlugin {
             machines: options.machines,
             clock: Arc::clone(&setup.clock),
             seed,
+            telemetry: Telemetry { metrics: Metrics::register(registry), events: setup.events },
         });
+        registry.register_collector(Box::new(Offerings(provider.clone())));
         let unusable = |error| BuildError::new(format!("EC2 of region {} cannot be used", services.region), error);
         provider.probe().await.map_err(unusable)?;
         let reconciler = NodeClassReconciler::new(reconcile::Setup {

@@ -13,6 +13,7 @@ mod launcher;
 mod learning;
 mod lookup;
 mod market;
+pub mod offerings;
 mod readiness;
 pub(crate) mod region;
 mod repair;
@@ -56,6 +57,7 @@ use crate::provider_id::MachineId;
 use crate::service::ec2::{Machine, MachineState, PlacementGroup};
 use crate::service::error::launch_failure_reason;
 use crate::service::{Ec2, Kind as Fault, Pricing};
+use crate::telemetry::Telemetry;
 use crate::{discovery, labels, names, user_data};
 
 pub(crate) use self::dry_run::{DryRun, Trial};
@@ -82,6 +84,8 @@ pub struct Setup {
     pub clock: Clock,
     /// Another number in every process.
     pub seed: u64,
+    /// Where the provider tells of itself.
+    pub telemetry: Telemetry,
 }
 
 impl std::fmt::Debug for Setup {
@@ -109,6 +113,7 @@ struct Inner {
     config: ProviderConfig,
     repair_policies: Vec<RepairPolicy>,
     market: Arc<RegionMarket>,
+    telemetry: Telemetry,
     catalogue: Catalogue,
     learning: Mutex<Learning>,
     templates: Templates,
@@ -135,8 +140,10 @@ struct Ready {
 impl Ec2CloudProvider {
     /// A provider for a cluster. Nothing is called yet.
     pub fn new(setup: Setup) -> Self {
-        let Setup { ec2, objects, cluster, region, machines, clock, seed } = setup;
-        let market = Arc::new(RegionMarket::new(Arc::clone(&ec2), Arc::clone(&objects), Arc::clone(&clock)));
+        let Setup { ec2, objects, cluster, region, machines, clock, seed, telemetry } = setup;
+        let metrics = telemetry.metrics.clone();
+        let market = RegionMarket::new(Arc::clone(&ec2), Arc::clone(&objects), Arc::clone(&clock), metrics);
+        let market = Arc::new(market);
         let journal = journal::Journal::new(Arc::clone(&objects));
         let launcher =
             Launcher::new(Arc::clone(&ec2), journal, Arc::clone(&clock), Arc::clone(&market) as Arc<_>, seed);
@@ -151,6 +158,7 @@ impl Ec2CloudProvider {
             config: ProviderConfig { labels: provider_labels(&[]), ..ProviderConfig::default() },
             repair_policies: repair::policies(),
             market,
+            telemetry,
             catalogue: Catalogue::default(),
             learning: Mutex::default(),
             launcher,
@@ -158,6 +166,16 @@ impl Ec2CloudProvider {
             ended: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Where the provider tells of itself.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.inner.telemetry
+    }
+
+    /// The instance types of each node class, as they were made last.
+    pub(crate) fn known_types(&self) -> Vec<InstanceTypes> {
+        self.inner.catalogue.known()
     }
 
     /// Forgets what could not be had.
@@ -324,6 +342,8 @@ impl Ec2CloudProvider {
         // Once more where a launch template was removed that was taken to be there.
         for is_last in [false, true] {
             let launch = self.resolve(request, ready).await?;
+            let largest = launch.templates.values().map(|it| user_data::decoded_bytes(&it.user_data)).max();
+            self.inner.telemetry.metrics.user_data(&ready.class.name, largest.unwrap_or(0));
             let now = self.now();
             self.inner.templates.ensure(&launch.templates, now).await.map_err(refused)?;
             let wanted = Wanted {
@@ -464,7 +484,11 @@ impl CloudProvider for Ec2CloudProvider {
                 Ok(())
             }
             Err(error) if error.kind == Fault::NotFound => Err(gone()),
-            Err(error) => Err(transient(error)),
+            Err(error) => {
+                let zone_id = self.inner.market.zone_id(&id.zone);
+                self.inner.telemetry.metrics.termination_failed(&id.zone, &zone_id);
+                Err(transient(error))
+            }
         }
     }
 

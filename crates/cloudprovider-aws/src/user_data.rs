@@ -30,6 +30,17 @@ pub const MAX_BYTES: usize = 16_384;
 /// From here on a user should be warned: it does not take much more.
 pub const WARN_BYTES: usize = 14_745;
 
+/// How many bytes encoded user data is made of.
+pub const fn decoded_bytes(encoded: &str) -> usize {
+    let bytes = encoded.as_bytes();
+    let padding = match bytes {
+        [.., b'=', b'='] => 2,
+        [.., b'='] => 1,
+        _ => 0,
+    };
+    (bytes.len() / 4 * 3).saturating_sub(padding)
+}
+
 /// The cluster that machines join.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {

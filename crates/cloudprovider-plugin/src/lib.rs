@@ -10,11 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cloudprovider::events::Events;
 use cloudprovider::options::OptionValues;
 use cloudprovider::{CloudProvider, Declaration, InstanceType};
 use futures::future::BoxFuture;
 use kube::Client;
 use model::Timestamp;
+
+pub use prometheus_client::registry::Registry;
 
 /// A provider as the binary knows it before anything runs.
 #[async_trait]
@@ -41,6 +44,10 @@ pub struct Setup<'a> {
     pub options: &'a OptionValues,
     /// Whether capacity reservations are used, the gate `ReservedCapacity`.
     pub reserved_capacity: bool,
+    /// Where the provider registers what it shows of itself. Names are whole: nothing is put before them.
+    pub metrics: &'a mut Registry,
+    /// Takes what the provider tells of objects.
+    pub events: Arc<dyn Events>,
     /// What can be launched, where the caller knows it better than the provider and its options.
     pub instance_types: Option<Vec<InstanceType>>,
 }

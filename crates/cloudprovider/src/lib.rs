@@ -9,6 +9,7 @@ pub mod config;
 pub mod conformance;
 pub mod declaration;
 pub mod error;
+pub mod events;
 #[cfg(any(test, feature = "conformance"))]
 pub mod fake;
 pub mod instance_type;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use cloudprovider::options::OptionValues;
 use cloudprovider::{CloudProvider, RepairPolicies};
-use cloudprovider_plugin::{Background, ProviderPlugin, Setup};
+use cloudprovider_plugin::{Background, ProviderPlugin, Registry, Setup};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -123,10 +123,24 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         () = stop.cancelled() => return Ok(()),
     }
 
-    let reserved_capacity = options.feature_gates.reserved_capacity;
-    let provider = build(&provider, clients.limited.clone(), Arc::clone(&clock), reserved_capacity).await?;
-    let repair_policies = repair_policies(&*provider.cloud, &options)?;
     let (recorder, events) = Recorder::new(Arc::clone(&clock), Arc::clone(&metrics));
+    let mut of_provider = Registry::default();
+    let setup = Setup {
+        client: clients.limited.clone(),
+        clock: {
+            let clock = Arc::clone(&clock);
+            Arc::new(move || clock.now())
+        },
+        namespace: namespace::own_or_kube_system(),
+        options: &provider.options,
+        reserved_capacity: options.feature_gates.reserved_capacity,
+        metrics: &mut of_provider,
+        events: Arc::new(recorder.clone()),
+        instance_types: None,
+    };
+    let provider = provider.plugin.build(setup).await?;
+    metrics.set_provider(of_provider);
+    let repair_policies = repair_policies(&*provider.cloud, &options)?;
     let event_client = (!options.dry_run).then(|| clients.events.clone());
     let beat = beats.beat("events", recorder::BOUND);
     let writing_events = recorder::write_events(events, event_client, Arc::clone(&clock), beat);
@@ -188,23 +202,6 @@ fn repair_policies(cloud: &dyn CloudProvider, options: &Options) -> anyhow::Resu
     let policies = RepairPolicies::new(cloud.repair_policies()).with_context(gate)?;
     anyhow::ensure!(!policies.is_empty(), "{}: it has no repair policies", gate());
     Ok(Some(Arc::new(policies)))
-}
-
-async fn build(
-    chosen: &ChosenProvider,
-    client: Client,
-    clock: Arc<dyn Clock>,
-    reserved_capacity: bool,
-) -> anyhow::Result<cloudprovider_plugin::Provider> {
-    let setup = Setup {
-        client,
-        clock: Arc::new(move || clock.now()),
-        namespace: namespace::own_or_kube_system(),
-        options: &chosen.options,
-        reserved_capacity,
-        instance_types: None,
-    };
-    Ok(chosen.plugin.build(setup).await?)
 }
 
 /// Who is asked about readers of metrics, and what metrics are served with, where the options want them secure.

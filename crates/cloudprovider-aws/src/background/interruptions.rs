@@ -1,6 +1,6 @@
 //! Machines that will not last are given up in time: their NodeClaims are deleted, so that pods move.
 //!
-//! Differs: `interruption-metrics`. Karpenter counts messages and writes events; here each is a line of the log.
+//! Differs: `interruption-metrics`. They are not among the disrupted NodeClaims that the controller counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::provider::{Clock, Ec2CloudProvider};
 use crate::provider_id::MachineId;
 use crate::service::ec2::MachineStatus;
 use crate::service::{Ec2, Error, Kind as Fault, Sqs};
+use crate::telemetry::events::{self, Notice};
 
 /// How long to wait where there was no message; the queue itself waits too.
 const IDLE: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ const RETRY: Duration = Duration::from_secs(10);
 const HEALTH: Duration = Duration::from_secs(60);
 /// How long checks may fail before a machine is given up.
 const TOLERATED: DurationMs = DurationMs::from_seconds(120);
+/// What Karpenter's metrics call a message about nothing that matters here.
+const NOTHING: &str = "no_op";
 /// Events that end a machine or its rest.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
@@ -92,18 +95,28 @@ impl Watch {
         }
         let claims = self.claims().await?;
         let mut failed = None;
+        let metrics = &self.provider.telemetry().metrics;
         for message in &messages {
-            let handled = match Interruption::read(&message.body) {
-                Ok(Some(interruption)) => self.handle(&interruption, &claims).await,
-                Ok(None) => Ok(()),
+            let (told_at, handled) = match Interruption::read(&message.body) {
+                Ok(Some(interruption)) => {
+                    metrics.received(interruption.kind.as_str());
+                    (interruption.at, self.handle(&interruption, &claims).await)
+                }
+                Ok(None) => {
+                    metrics.received(NOTHING);
+                    (None, Ok(()))
+                }
                 // It will not become better.
                 Err(error) => {
                     warn!(%error, "left out a message of the interruption queue");
-                    Ok(())
+                    (None, Ok(()))
                 }
             };
             match handled {
-                Ok(()) => queue.delete(&message.receipt).await?,
+                Ok(()) => {
+                    queue.delete(&message.receipt).await?;
+                    metrics.deleted(told_at, (self.clock)());
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -115,6 +128,7 @@ impl Watch {
             // Machines of others are in the same queue.
             let Some(claim) = claims.get(id) else { continue };
             self.provider.interrupted(interruption.kind, claim);
+            self.tell(claim, events::notice(interruption.kind));
             match interruption.kind {
                 Kind::RebalanceRecommended => {
                     info!(machine = id, kind = interruption.kind.as_str(), "a machine may be interrupted soon");
@@ -140,6 +154,10 @@ impl Watch {
         for status in &found {
             let Some(claim) = claims.get(&status.id) else { continue };
             if let Some((reason, ending)) = verdict(status, now) {
+                if claim.metadata.deletion_timestamp.is_none() {
+                    self.provider.telemetry().metrics.unhealthy(reason);
+                    self.tell(claim, events::FAULTY);
+                }
                 self.end(claim, reason, ending).await?;
             }
         }
@@ -151,11 +169,16 @@ impl Watch {
             return Ok(());
         }
         info!(node_claim = claim.metadata.name, reason, "a machine will not last, giving it up");
+        self.tell(claim, events::GIVEN_UP);
         if ending == Ending::AtOnce {
             let now = (self.clock)().to_string();
             self.objects.annotate(claim, &[(annotations::NODECLAIM_TERMINATION_TIMESTAMP, now)]).await?;
         }
         self.objects.delete_claim(claim).await
+    }
+
+    fn tell(&self, claim: &NodeClaim, notice: Notice) {
+        events::tell(&*self.provider.telemetry().events, claim, notice);
     }
 
     /// NodeClaims by the id of their machine.

@@ -284,7 +284,7 @@ impl InstanceTypeInfo {
     pub fn missing(&self) -> Option<&'static str> {
         let network = &self.network_info;
         let checks = [
-            (self.family_and_size().is_none(), "a name of family and size"),
+            (self.family_and_size().is_none(), "family and size in its name"),
             (self.v_cpu_info.default_vcpus == 0, "processors"),
             (self.memory_info.size_in_mib == 0, "memory"),
             (network.network_cards.is_empty(), "network cards"),

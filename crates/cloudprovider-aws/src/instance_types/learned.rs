@@ -100,7 +100,7 @@ mod tests {
         let large = InstanceTypeName::from("m5.large");
         let day = |day: i64| Timestamp(day * DAY_MS);
         let mut learned = LearnedMemory::default();
-        let mut generation = |learned: &mut LearnedMemory, at| learned.generation(day(at));
+        let generation = |learned: &mut LearnedMemory, at| learned.generation(day(at));
         let nothing = generation(&mut learned, 0);
         learned.observe(&large, "ami-1", memory("7600Mi"), day(0));
         let first = generation(&mut learned, 0);

@@ -113,6 +113,11 @@ struct Made {
 }
 
 impl Catalogue {
+    /// The instance types of each node class, as they were made last.
+    pub(super) fn known(&self) -> Vec<InstanceTypes> {
+        self.made.lock().by_class.values().map(|(_, types)| types.clone()).collect()
+    }
+
     /// The instance types of a node class. Equal types keep their generation.
     pub(super) fn types(&self, class: &str, inputs: Inputs, known: &Known<'_>) -> InstanceTypes {
         let made = &mut *self.made.lock();

@@ -94,6 +94,7 @@ impl Ec2CloudProvider {
 
     /// Removes the launch templates of a node class.
     pub(crate) async fn remove_templates(&self, class: &str) -> Result<(), service::Error> {
+        self.inner.telemetry.metrics.forget_class(class);
         self.inner.templates.remove_of_class(class).await
     }
 }

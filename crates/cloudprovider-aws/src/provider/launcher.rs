@@ -84,6 +84,8 @@ pub(super) trait Observer: Send + Sync {
     fn asked(&self, batch: &Batch);
     /// What was answered to it; none if nothing was.
     fn answered(&self, batch: &Batch, answer: Option<&FleetAnswer>);
+    /// Launches have waited for others for so long, and became these batches.
+    fn batched(&self, batches: &[Batch], waited: Duration);
 }
 
 /// See the [module](self). Clones are the same one.
@@ -178,6 +180,7 @@ impl Launcher {
         };
         let occasion = Occasion { now: self.now(), number: self.inner.occasions.fetch_add(1, Ordering::SeqCst) };
         let batches = batches(wanted, occasion);
+        self.inner.observer.batched(&batches, waited);
         join_all(batches.into_iter().map(|batch| self.run(Arc::new(batch)))).await;
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloudprovider::{CapacityType, Error, OfferingKey};
 use model::{DurationMs, InstanceTypeName, PriceNanoUsdPerHour, Timestamp};
@@ -24,6 +25,8 @@ use crate::node_class::status::{CapacityReservation, Subnet};
 use crate::pricing::{Prices, UnlistedSpot};
 use crate::service::ec2::{FleetAnswer, PlacementGroup, Query, SpotPrice};
 use crate::service::{Ec2, Kind, PriceList, Pricing};
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::LaunchFailure;
 
 /// How long EC2's word on reservations and placement groups counts.
 const FRESH: DurationMs = DurationMs::from_seconds(60);
@@ -35,6 +38,7 @@ pub(super) struct RegionMarket {
     ec2: Arc<dyn Ec2>,
     objects: Arc<dyn Cluster>,
     clock: Clock,
+    metrics: Metrics,
     state: Mutex<State>,
     /// One at a time asks EC2.
     asking: tokio::sync::Mutex<()>,
@@ -52,6 +56,8 @@ struct State {
     /// What was written down last.
     written: Option<u64>,
     subnets: Subnets,
+    /// Ids of zones, by name.
+    zone_ids: BTreeMap<String, String>,
     reservations: BTreeMap<String, Left>,
     placement_groups: BTreeMap<Query, (Timestamp, Option<PlacementGroup>)>,
 }
@@ -64,7 +70,7 @@ struct Left {
 }
 
 impl RegionMarket {
-    pub(super) fn new(ec2: Arc<dyn Ec2>, objects: Arc<dyn Cluster>, clock: Clock) -> Self {
+    pub(super) fn new(ec2: Arc<dyn Ec2>, objects: Arc<dyn Cluster>, clock: Clock, metrics: Metrics) -> Self {
         let state = State {
             region: None,
             region_told: None,
@@ -74,10 +80,11 @@ impl RegionMarket {
             is_restored: false,
             written: None,
             subnets: Subnets::default(),
+            zone_ids: BTreeMap::new(),
             reservations: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
         };
-        Self { ec2, objects, clock, state: Mutex::new(state), asking: tokio::sync::Mutex::default() }
+        Self { ec2, objects, clock, metrics, state: Mutex::new(state), asking: tokio::sync::Mutex::default() }
     }
 
     fn now(&self) -> Timestamp {
@@ -183,7 +190,10 @@ impl RegionMarket {
             Ok(records) => {
                 let (types, incomplete) = types(records);
                 if !incomplete.is_empty() {
-                    tracing::warn!(records = incomplete.join(", "), "EC2's records of some instance types lack something");
+                    tracing::warn!(
+                        records = incomplete.join(", "),
+                        "EC2's records of some instance types lack something"
+                    );
                 }
                 Arc::new(types)
             }
@@ -204,6 +214,11 @@ impl RegionMarket {
                 Ok(())
             }
         }
+    }
+
+    /// The id of a zone; empty while no subnet has told it.
+    pub(super) fn zone_id(&self, zone: &str) -> String {
+        self.state.lock().zone_ids.get(zone).cloned().unwrap_or_default()
     }
 
     /// What is known of a type, whether it is sold here or not.
@@ -335,7 +350,9 @@ impl RegionMarket {
             }
         }
         let now = self.now();
-        let state = self.state.lock();
+        let state = &mut *self.state.lock();
+        let zones = of_class.iter().filter_map(|subnet| Some((subnet.zone.clone(), subnet.zone_id.clone()?)));
+        state.zone_ids.extend(zones);
         Ok(state.subnets.choose(of_class, |id| state.ledger.is_subnet_out(id, now)))
     }
 }
@@ -373,7 +390,21 @@ impl Observer for RegionMarket {
         }
         if let Some(answer) = answer {
             state.learn(batch, answer, now);
+            for error in &answer.errors {
+                let zone = error.zone.as_deref().unwrap_or_default();
+                let of_error = error.instance_type.as_deref().and_then(|name| offering(batch, name, zone));
+                self.metrics.launch_failed(&LaunchFailure {
+                    zone,
+                    zone_id: state.zone_ids.get(zone).map_or("", String::as_str),
+                    capacity_type: of_error.map_or("", |it| it.capacity_type.as_str()),
+                    reason: &error.code,
+                });
+            }
         }
+    }
+
+    fn batched(&self, batches: &[Batch], waited: Duration) {
+        self.metrics.batched(batches.iter().map(|batch| batch.claims.len()), waited);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, 
 mod launches;
 mod permissions;
 mod region;
+mod telemetry;
 
 /// A clock that stands still between runtimes, and follows tokio's while one runs.
 #[derive(Clone, Default)]
@@ -61,6 +62,7 @@ struct World {
     cloud: Cloud,
     objects: Objects,
     processes: AtomicU64,
+    telemetry: Telemetry,
 }
 
 const CLUSTER: &str = "test";
@@ -71,7 +73,7 @@ impl World {
         let cloud = sample(CLUSTER, clock.clock());
         let objects = Objects::default();
         objects.set_class(class());
-        Self { clock, cloud, objects, processes: AtomicU64::new(0) }
+        Self { clock, cloud, objects, processes: AtomicU64::new(0), telemetry: Telemetry::default() }
     }
 
     /// What machines are told of the cluster.
@@ -96,6 +98,7 @@ impl World {
             machines: MachineOptions::default(),
             clock: self.clock.clock(),
             seed: process * 1000,
+            telemetry: self.telemetry.clone(),
         })
     }
 

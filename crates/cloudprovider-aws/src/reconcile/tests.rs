@@ -9,6 +9,7 @@ use crate::kubernetes_version::OfEks;
 use crate::provider;
 use crate::service::{ClusterDescription, Eks as _};
 use crate::service::ec2::{CapacityReservation, PlacementGroup};
+use crate::telemetry::Telemetry;
 
 const CLUSTER: &str = "test";
 
@@ -77,6 +78,7 @@ impl World {
             machines: MachineOptions::default(),
             clock: self.clock.clock(),
             seed: 0,
+            telemetry: Telemetry::default(),
         });
         NodeClassReconciler::new(Setup {
             provider,

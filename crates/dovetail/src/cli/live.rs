@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use cloudprovider::InstanceType;
+use cloudprovider::events::NoEvents;
 use cloudprovider::options::OptionValues;
-use cloudprovider_plugin::Setup;
+use cloudprovider_plugin::{Registry, Setup};
 use cluster::snapshot_file::{self, Header, HeaderOptions, KINDS, MinValuesPolicyName, SCHEMA_VERSION, SnapshotKind};
 use decode::scheduler_config::SchedulerConfig;
 use kube::Client;
@@ -172,6 +173,8 @@ async fn instance_types(
         clock: Arc::new(|| WallClock.now()),
         options: &OptionValues::default(),
         reserved_capacity: true,
+        metrics: &mut Registry::default(),
+        events: Arc::new(NoEvents),
         instance_types: Some(catalogue),
     };
     let provider = machines.provider.plugin.build(setup).await?.cloud;

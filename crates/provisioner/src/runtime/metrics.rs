@@ -6,6 +6,7 @@
 //! Differs: `build-info`, `scheduler-series`. There is no Go here, and no series for each plan.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -117,6 +118,8 @@ label_sets! {
 /// All metrics of the controller, named as they are served; their help texts are in `new`.
 pub struct Metrics {
     registry: Registry,
+    /// What the provider shows, once there is one.
+    of_provider: OnceLock<Registry>,
 
     pub scheduler_scheduling_duration_seconds: Histograms<ByController>,
     pub scheduler_queue_depth: Family<ByController, Gauge>,
@@ -275,6 +278,7 @@ impl Metrics {
             devices_published: Family::default(),
             dropped_events: Counter::default(),
             registry: Registry::default(),
+            of_provider: OnceLock::new(),
         };
         metrics.register_karpenter(registry.sub_registry_with_prefix("karpenter"));
         metrics.register_own(registry.sub_registry_with_prefix("dovetail"));
@@ -288,13 +292,23 @@ impl Metrics {
         &mut self.registry
     }
 
+    /// Adds what the provider shows of itself. There is one, which is made after these are served; another one is left
+    /// out.
+    pub(crate) fn set_provider(&self, registry: Registry) {
+        drop(self.of_provider.set(registry));
+    }
+
     /// Everything, as OpenMetrics.
     ///
     /// # Errors
     /// Only if a metric's own encoding fails.
     pub fn render(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
+        text::encode_registry(&mut text, &self.registry)?;
+        if let Some(registry) = self.of_provider.get() {
+            text::encode_registry(&mut text, registry)?;
+        }
+        text::encode_eof(&mut text)?;
         Ok(text)
     }
 
@@ -449,6 +463,19 @@ pub(crate) fn age_seconds(span: model::DurationMs) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_provider_shows_comes_before_the_end() {
+        let metrics = Metrics::new();
+        let mut registry = Registry::default();
+        let counter: Counter = Counter::default();
+        registry.register("karpenter_of_provider", "Something of the provider", counter.clone());
+        metrics.set_provider(registry);
+        counter.inc();
+        let text = metrics.render().unwrap();
+        assert!(text.contains("\nkarpenter_of_provider_total 1\n"), "{text}");
+        assert_eq!((text.matches("# EOF").count(), text.ends_with("# EOF\n")), (1, true));
+    }
 
     #[test]
     fn names_and_labels_are_karpenters() {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::events;
+use cloudprovider::events::Events;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::{self as core, EventSource, ObjectReference};
@@ -32,6 +33,8 @@ use crate::runtime::failures::{cause_in_words, is_of_ending_namespace};
 use crate::runtime::jitter::jittered;
 use crate::runtime::metrics::Metrics;
 
+pub(crate) use cloudprovider::events::{Event, Severity};
+
 /// Who the events are from.
 const COMPONENT: &str = "karpenter";
 /// How many events may wait to be written.
@@ -48,66 +51,6 @@ const REMEMBERED: usize = 10_000;
 /// The API server refuses longer messages.
 const MESSAGE_BYTES: usize = 1024;
 const DEFAULT_TTL: DurationMs = DurationMs::from_seconds(2 * 60);
-
-/// How bad an event is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// For information.
-    Normal,
-    /// Somebody may have to act.
-    Warning,
-}
-
-impl Severity {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// Something worth telling about an object.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Event {
-    /// The object.
-    pub regarding: ObjectReference,
-    /// How bad it is.
-    pub severity: Severity,
-    /// One of [`api::events`].
-    pub reason: &'static str,
-    /// For people.
-    pub message: String,
-    /// What tells this event from others of its reason.
-    pub dedupe: Vec<String>,
-}
-
-impl Event {
-    /// An event of which each object gets one per reason and dedupe span.
-    pub fn new(
-        regarding: ObjectReference,
-        severity: Severity,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
-        let identity = regarding.uid.clone().filter(|uid| !uid.is_empty()).unwrap_or_else(|| {
-            format!(
-                "{}/{}/{}",
-                regarding.kind.as_deref().unwrap_or_default(),
-                regarding.namespace.as_deref().unwrap_or_default(),
-                regarding.name.as_deref().unwrap_or_default()
-            )
-        });
-        Self { regarding, severity, reason, message: message.into(), dedupe: vec![identity] }
-    }
-
-    /// Tells the event from others by `value` as well.
-    #[must_use]
-    pub fn with_dedupe(mut self, value: impl Into<String>) -> Self {
-        self.dedupe.push(value.into());
-        self
-    }
-}
 
 /// What an event says it is about.
 pub(crate) fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
@@ -158,6 +101,12 @@ impl Recorder {
                 }
             }
         }
+    }
+}
+
+impl Events for Recorder {
+    fn publish(&self, event: Event) {
+        Self::publish(self, event);
     }
 }
 

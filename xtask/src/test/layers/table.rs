@@ -82,6 +82,7 @@ pub(super) const CRATES: &[(&str, &[&[&str]])] = &[
         &[&[
             "model",
             "cloudprovider_aws::service",
+            "cloudprovider_aws::instance_types",
             "cloudprovider_aws::launch",
             "cloudprovider_aws::node_class",
             "cloudprovider_aws::options",

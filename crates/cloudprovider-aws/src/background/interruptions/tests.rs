@@ -1,11 +1,15 @@
 use api::labels;
+use cloudprovider::events::{Event, Events};
 use cloudprovider::{CapacityType, OfferingKey};
 use futures::executor::block_on;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::instance_types::settings::MachineOptions;
 use crate::memory::{Cloud, Objects, VirtualClock, sample};
+use crate::telemetry::{Metrics, Telemetry};
 use crate::{names, provider, user_data};
 
 const CLUSTER: &str = "test";
@@ -14,6 +18,31 @@ struct World {
     cloud: Cloud,
     objects: Objects,
     watch: Watch,
+    clock: VirtualClock,
+    told: Arc<Told>,
+    metrics: Registry,
+}
+
+/// Keeps what is told.
+#[derive(Default)]
+struct Told(Mutex<Vec<Event>>);
+
+impl Events for Told {
+    fn publish(&self, event: Event) {
+        self.0.lock().push(event);
+    }
+}
+
+impl Told {
+    /// About what, and why.
+    fn lines(&self) -> Vec<String> {
+        let line = |event: Event| {
+            let text = |text: Option<String>| text.unwrap_or_default();
+            let severity = event.severity.as_str();
+            format!("{} {}: {severity} {}", text(event.regarding.kind), text(event.regarding.name), event.reason)
+        };
+        std::mem::take(&mut *self.0.lock()).into_iter().map(line).collect()
+    }
 }
 
 /// A machine's NodeClaim, as the controller writes it after the launch.
@@ -38,6 +67,7 @@ impl World {
         let clock = VirtualClock::at(Timestamp::from_seconds(1_800_000_000));
         let cloud = sample(CLUSTER, clock.clock());
         let objects = Objects::default();
+        let (told, mut metrics) = (Arc::<Told>::default(), Registry::default());
         machines.iter().for_each(|id| objects.set_claim(claim(id)));
         let provider = Ec2CloudProvider::new(provider::Setup {
             ec2: Arc::new(cloud.clone()),
@@ -47,6 +77,7 @@ impl World {
             machines: MachineOptions::default(),
             clock: clock.clock(),
             seed: 0,
+            telemetry: Telemetry { metrics: Metrics::register(&mut metrics), events: Arc::clone(&told) as _ },
         });
         let watch = Watch {
             provider,
@@ -55,7 +86,7 @@ impl World {
             objects: Arc::new(objects.clone()),
             clock: clock.clock(),
         };
-        Self { cloud, objects, watch }
+        Self { cloud, objects, watch, clock, told, metrics }
     }
 
     fn send(&self, detail_type: &str, detail: &Value) {
@@ -65,6 +96,15 @@ impl World {
 
     fn handle(&self) -> usize {
         block_on(self.watch.handle_messages(&self.cloud)).unwrap()
+    }
+
+    /// The values of the metrics of that name.
+    fn shown(&self, name: &str) -> Vec<String> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.metrics).unwrap();
+        let mut lines: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(name)).map(str::to_owned).collect();
+        lines.sort();
+        lines
     }
 
     /// The machines whose NodeClaims are left.
@@ -86,6 +126,49 @@ fn a_machine_that_is_interrupted_is_given_up_and_others_stay() {
     assert_eq!(world.handle(), 3);
     assert_eq!(world.left(), ["i-2", "i-3"]);
     assert_eq!(world.handle(), 0, "what was handled is not in the queue any more");
+}
+
+#[test]
+fn what_is_heard_is_counted_and_told_of_claim_and_node() {
+    let world = World::new(&["i-1", "i-2"]);
+    let mut with_node = claim("i-1");
+    with_node.status.as_mut().unwrap().node_name = "node-1".to_owned();
+    world.objects.set_claim(with_node);
+    let interrupted = "EC2 Spot Instance Interruption Warning";
+    let at = |seconds| (world.clock.now().saturating_sub(DurationMs::from_seconds(seconds))).to_string();
+    for (detail_type, id, time) in [
+        (interrupted, "i-1", at(4)),
+        (interrupted, "i-of-others", at(2)),
+        ("EC2 Instance Rebalance Recommendation", "i-2", at(0)),
+        ("EC2 Something Else", "i-2", at(0)),
+    ] {
+        let detail = json!({"instance-id": id});
+        let body = json!({"source": "aws.ec2", "detail-type": detail_type, "detail": detail, "time": time});
+        world.cloud.send(&body.to_string());
+    }
+    world.cloud.send("Testing");
+    assert_eq!(world.handle(), 5);
+    assert_eq!(
+        world.told.lines(),
+        [
+            "NodeClaim claim-of-i-1: Warning SpotInterrupted",
+            "Node node-1: Warning SpotInterrupted",
+            "NodeClaim claim-of-i-1: Warning TerminatingOnInterruption",
+            "Node node-1: Warning TerminatingOnInterruption",
+            "NodeClaim claim-of-i-2: Normal SpotRebalanceRecommendation",
+        ]
+    );
+    assert_eq!(
+        world.shown("interruption_received_messages_total"),
+        [
+            "{message_type=\"no_op\"} 1",
+            "{message_type=\"rebalance_recommendation\"} 1",
+            "{message_type=\"spot_interrupted\"} 2",
+        ]
+    );
+    assert_eq!(world.shown("interruption_deleted_messages_total"), [" 5"]);
+    assert_eq!(world.shown("interruption_message_queue_duration_seconds_sum"), [" 6.0"]);
+    assert_eq!(world.shown("interruption_message_queue_duration_seconds_count"), [" 3"]);
 }
 
 #[test]

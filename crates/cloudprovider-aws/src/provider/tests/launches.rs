@@ -24,7 +24,7 @@ pub(super) fn of_type(instance_type: &str) -> NodeSelectorRequirementWithMinValu
     one_of(kubernetes::INSTANCE_TYPE, &[instance_type])
 }
 
-fn on_demand() -> NodeSelectorRequirementWithMinValues {
+pub(super) fn on_demand() -> NodeSelectorRequirementWithMinValues {
     one_of(kubernetes::CAPACITY_TYPE, &["on-demand"])
 }
 
@@ -40,7 +40,7 @@ fn instance_id(instance: &Instance) -> String {
     MachineId::parse(&instance.provider_id).unwrap().instance
 }
 
-fn offering(instance_type: &str, letter: &str, capacity_type: CapacityType) -> OfferingKey {
+pub(super) fn offering(instance_type: &str, letter: &str, capacity_type: CapacityType) -> OfferingKey {
     OfferingKey {
         instance_type: instance_type.into(),
         zone: format!("us-east-1{letter}"),

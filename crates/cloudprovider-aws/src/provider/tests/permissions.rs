@@ -83,6 +83,7 @@ fn asked() -> BTreeSet<Ask> {
         machines: MachineOptions::default(),
         clock: world.clock.clock(),
         seed: 0,
+        telemetry: Telemetry::default(),
     });
     let reconciler = NodeClassReconciler::new(reconcile::Setup {
         provider: provider.clone(),

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Parser;
-use cloudprovider_plugin::{BuildError, Provider, Setup};
+use cloudprovider::events::NoEvents;
+use cloudprovider_plugin::{BuildError, Provider, Registry, Setup};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -34,6 +35,8 @@ fn build(args: &[&str]) -> Result<Provider, BuildError> {
             namespace: "default".to_owned(),
             options: &args.values,
             reserved_capacity: true,
+            metrics: &mut Registry::default(),
+            events: Arc::new(NoEvents),
             instance_types: None,
         };
         args.plugin.build(setup).await
