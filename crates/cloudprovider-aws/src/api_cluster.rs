@@ -213,6 +213,29 @@ impl Cluster for ApiCluster {
         }
     }
 
+    /// The Node first: whoever was cut off finds the NodeClaim as it was, and does both again.
+    async fn relabel(&self, claim: &NodeClaim, labels: &[(&str, Option<&str>)]) -> Result<(), Failure> {
+        let labels: serde_json::Map<_, _> =
+            labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let node = claim.status.as_ref().map_or("", |status| status.node_name.as_str());
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        // Another NodeClaim by that name is not meant.
+        let of_claim = json!({ "metadata": { "uid": claim.metadata.uid, "labels": labels } });
+        let of_node = json!({ "metadata": { "labels": labels } });
+        for (what, api, name, patch) in
+            [("Node", &self.nodes, node, of_node), ("NodeClaim", &self.claims, name, of_claim)]
+        {
+            if name.is_empty() {
+                continue;
+            }
+            match call(api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+                Ok(_) | Err(Cause::NotFound | Cause::Conflict) => {}
+                Err(cause) => return Err(failure(&format!("patch {what} {name}"), cause)),
+            }
+        }
+        Ok(())
+    }
+
     async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure> {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
         // Another one by that name is not meant.

@@ -2,6 +2,7 @@
 //! finished, prices are asked for, and machines that will not last are given up.
 
 pub(crate) mod interruptions;
+mod reservations;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

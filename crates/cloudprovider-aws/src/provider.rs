@@ -54,7 +54,7 @@ use crate::launch::resolve::{LaunchInput, asked, resolve};
 use crate::node_class::kubelet::{Expressions, Kubelet};
 use crate::node_class::{NodeClass, decode};
 use crate::provider_id::MachineId;
-use crate::service::ec2::{Machine, MachineState, PlacementGroup};
+use crate::service::ec2::{Machine, MachineState, PlacementGroup, Query};
 use crate::service::error::launch_failure_reason;
 use crate::service::{Ec2, Kind as Fault, Pricing};
 use crate::telemetry::Telemetry;
@@ -171,6 +171,11 @@ impl Ec2CloudProvider {
     /// Where the provider tells of itself.
     pub(crate) fn telemetry(&self) -> &Telemetry {
         &self.inner.telemetry
+    }
+
+    /// What finds the machines of the cluster.
+    pub(crate) fn all_machines(&self) -> Query {
+        query(&self.inner.cluster.name, None)
     }
 
     /// The instance types of each node class, as they were made last.

@@ -32,9 +32,9 @@ pub(super) fn info(info: &types::InstanceTypeInfo) -> Option<InstanceTypeInfo> {
         neuron_info: info
             .neuron_info()
             .map(|it| NeuronInfo { neuron_devices: it.neuron_devices().iter().map(neuron).collect() }),
-        inference_accelerator_info: info.inference_accelerator_info().map(|it| InferenceAcceleratorInfo {
-            accelerators: it.accelerators().iter().map(inference).collect(),
-        }),
+        inference_accelerator_info: info
+            .inference_accelerator_info()
+            .map(|it| InferenceAcceleratorInfo { accelerators: it.accelerators().iter().map(inference).collect() }),
         placement_group_info: PlacementGroupInfo {
             supported_strategies: info
                 .placement_group_info()
@@ -82,9 +82,7 @@ fn network(info: &types::NetworkInfo) -> NetworkInfo {
         default_network_card_index: count(info.default_network_card_index()),
         ipv4_addresses_per_interface: count(info.ipv4_addresses_per_interface()),
         network_cards: info.network_cards().iter().map(network_card).collect(),
-        efa_info: info
-            .efa_info()
-            .map(|it| EfaInfo { maximum_efa_interfaces: count(it.maximum_efa_interfaces()) }),
+        efa_info: info.efa_info().map(|it| EfaInfo { maximum_efa_interfaces: count(it.maximum_efa_interfaces()) }),
         ena_support: info.ena_support().map(|it| it.as_str().to_owned()),
         encryption_in_transit_supported: info.encryption_in_transit_supported().unwrap_or(false),
     }
@@ -105,9 +103,7 @@ fn gpu(info: &types::GpuDeviceInfo) -> Gpu {
         name: text(info.name()),
         count: count(info.count()),
         logical_gpu_count: info.logical_gpu_count().and_then(|it| u32::try_from(it).ok()),
-        memory_info: MemoryInfo {
-            size_in_mib: u64::from(count(info.memory_info().and_then(|it| it.size_in_mib()))),
-        },
+        memory_info: MemoryInfo { size_in_mib: u64::from(count(info.memory_info().and_then(|it| it.size_in_mib()))) },
     }
 }
 

@@ -22,7 +22,7 @@ use crate::telemetry::events::{self, Notice};
 const IDLE: Duration = Duration::from_secs(1);
 /// How long to wait where the queue could not be asked.
 const RETRY: Duration = Duration::from_secs(10);
-/// How often EC2 is asked which machines it finds fault with.
+/// How often EC2 is asked which machines it finds fault with, and which are in no reservation any more.
 const HEALTH: Duration = Duration::from_secs(60);
 /// How long checks may fail before a machine is given up.
 const TOLERATED: DurationMs = DurationMs::from_seconds(120);
@@ -34,7 +34,7 @@ const EVENTS: [&str; 5] =
 
 /// Whether a machine's pods can still be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+pub(super) enum Ending {
     /// They can, as on any deletion.
     Drained,
     /// The machine does not work: nobody waits for its pods.
@@ -82,6 +82,9 @@ impl Watch {
                 // Karpenter's users may not have given this right.
                 Ok(()) | Err(Failed::Call(Error { kind: Fault::Unauthorized, .. })) => {}
                 Err(error) => warn!(%error, "could not find out which machines fail their checks"),
+            }
+            if let Err(error) = self.check_reservations().await {
+                warn!(%error, "could not find out what became of reservations");
             }
             tokio::time::sleep(HEALTH).await;
         }
@@ -164,7 +167,7 @@ impl Watch {
         Ok(())
     }
 
-    async fn end(&self, claim: &NodeClaim, reason: &str, ending: Ending) -> Result<(), Failure> {
+    pub(super) async fn end(&self, claim: &NodeClaim, reason: &str, ending: Ending) -> Result<(), Failure> {
         if claim.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
@@ -182,7 +185,7 @@ impl Watch {
     }
 
     /// NodeClaims by the id of their machine.
-    async fn claims(&self) -> Result<BTreeMap<String, NodeClaim>, Failure> {
+    pub(super) async fn claims(&self) -> Result<BTreeMap<String, NodeClaim>, Failure> {
         let by_machine = |claim: NodeClaim| {
             let id = MachineId::parse(&claim.status.as_ref()?.provider_id.as_str().into())?;
             Some((id.instance, claim))

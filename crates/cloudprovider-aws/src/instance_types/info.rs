@@ -305,8 +305,7 @@ mod thousandths {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         let number = Option::<f64>::deserialize(deserializer)?.unwrap_or(0.0);
-        in_thousandths(number)
-            .ok_or_else(|| serde::de::Error::custom(format_args!("{number} is out of range")))
+        in_thousandths(number).ok_or_else(|| serde::de::Error::custom(format_args!("{number} is out of range")))
     }
 
     pub(super) fn serialize<S: Serializer>(thousandths: &u64, serializer: S) -> Result<S::Ok, S::Error> {

@@ -134,6 +134,13 @@ impl Cloud {
         add(&mut self.state().reservations, &reservation.id.clone(), reservation, tags);
     }
 
+    /// Ends a capacity reservation as its owner would: its machines run on, in none.
+    pub fn end_reservation(&self, id: &str) {
+        let state = &mut *self.state();
+        state.reservations.remove(id);
+        state.machines.values_mut().for_each(|record| record.leave_reservation(id));
+    }
+
     /// Adds a placement group, or replaces it.
     pub fn add_placement_group(&self, group: PlacementGroup, tags: Tags) {
         add(&mut self.state().placement_groups, &group.id.clone(), group, tags);

@@ -104,6 +104,11 @@ impl Record {
         }
     }
 
+    /// Is in that reservation no more, if it was.
+    pub(super) fn leave_reservation(&mut self, id: &str) {
+        self.machine.capacity_reservation_id.take_if(|reservation| reservation == id);
+    }
+
     pub(super) fn add_tags(&mut self, tags: &Tags, lag: DurationMs, now: Timestamp) {
         let mut all = self.tags.last().map(|(_, tags)| tags.clone()).unwrap_or_default();
         all.extend(tags.clone());

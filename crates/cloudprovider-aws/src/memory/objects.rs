@@ -180,6 +180,23 @@ impl Cluster for Objects {
         Ok(())
     }
 
+    /// There are no Nodes here.
+    async fn relabel(&self, claim: &NodeClaim, labels: &[(&str, Option<&str>)]) -> Result<(), Failure> {
+        let uid = claim.metadata.uid.clone().unwrap_or_default();
+        self.call(|state| {
+            let Some(claim) = state.claims.get_mut(&uid) else { return };
+            let of_claim = claim.metadata.labels.get_or_insert_default();
+            for (key, value) in labels {
+                match value {
+                    Some(value) => drop(of_claim.insert((*key).to_owned(), (*value).to_owned())),
+                    None => drop(of_claim.remove(*key)),
+                }
+            }
+        })
+        .await;
+        Ok(())
+    }
+
     /// None has a finalizer here.
     async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure> {
         let uid = claim.metadata.uid.clone().unwrap_or_default();

@@ -61,6 +61,8 @@ pub trait Cluster: Send + Sync + 'static {
     async fn node_memory(&self) -> Result<BTreeMap<String, Quantity>, Failure>;
     /// Adds annotations to a NodeClaim, if it is there.
     async fn annotate(&self, claim: &NodeClaim, annotations: &[(&str, String)]) -> Result<(), Failure>;
+    /// Sets labels of a NodeClaim and of its Node, as far as they are there, and takes those away that have no value.
+    async fn relabel(&self, claim: &NodeClaim, labels: &[(&str, Option<&str>)]) -> Result<(), Failure>;
     /// Asks for the end of a NodeClaim, if it is there.
     async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure>;
     /// A document.

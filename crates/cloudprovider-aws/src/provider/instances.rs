@@ -7,11 +7,11 @@ use cloudprovider::{CapacityType, Instance, InstanceState, InstanceType, Offerin
 use model::{NodeClaimName, Uid};
 
 use crate::instance_types::Resolver;
+use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::batch::launched_at;
 use crate::node_class::tags::{CLUSTER_NAME, NODE_CLAIM};
 use crate::provider_id::MachineId;
 use crate::service::ec2::{Filter, Machine, MachineState, Query};
-use crate::instance_types::info::InstanceTypeInfo;
 use crate::{labels, names};
 
 /// The states in which a machine is still there.

@@ -39,10 +39,7 @@ fn registered(claim: &NodeClaim) -> Option<(&str, &str)> {
 
 impl Ec2CloudProvider {
     /// Takes in what memory the machines have that have registered since the last time.
-    pub(super) async fn learn<'a>(
-        &self,
-        claims: impl Iterator<Item = (&'a Uid, &'a NodeClaim)>,
-    ) -> Result<(), Error> {
+    pub(super) async fn learn<'a>(&self, claims: impl Iterator<Item = (&'a Uid, &'a NodeClaim)>) -> Result<(), Error> {
         let claims: Vec<_> = claims.filter_map(|(uid, claim)| Some((uid, claim, registered(claim)?))).collect();
         let all = claims.iter().map(|(uid, ..)| (*uid).clone()).collect();
         if !self.inner.learning.lock().is_due(&all, self.now()) {

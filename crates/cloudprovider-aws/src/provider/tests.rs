@@ -16,6 +16,7 @@ use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, 
 mod launches;
 mod permissions;
 mod region;
+mod reservations;
 mod telemetry;
 
 /// A clock that stands still between runtimes, and follows tokio's while one runs.

@@ -4,11 +4,11 @@ use serde_json::json;
 use super::*;
 use crate::discovery::findings::MinorVersion;
 use crate::instance_types::settings::MachineOptions;
-use crate::memory::{CallFault, Cloud, Faults, Lag, Objects, VirtualClock, sample};
 use crate::kubernetes_version::OfEks;
+use crate::memory::{CallFault, Cloud, Faults, Lag, Objects, VirtualClock, sample};
 use crate::provider;
-use crate::service::{ClusterDescription, Eks as _};
 use crate::service::ec2::{CapacityReservation, PlacementGroup};
+use crate::service::{ClusterDescription, Eks as _};
 use crate::telemetry::Telemetry;
 
 const CLUSTER: &str = "test";

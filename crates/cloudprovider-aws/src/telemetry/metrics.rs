@@ -115,7 +115,11 @@ impl Metrics {
             batch_time,
         );
         registry.register("cloudprovider_batcher_batch_size", "Instances that one request asks for", batch_size);
-        registry.register("ec2nodeclasses_userdata_bytes", "Size of the user data of a node class' instances", user_data);
+        registry.register(
+            "ec2nodeclasses_userdata_bytes",
+            "Size of the user data of a node class' instances",
+            user_data,
+        );
         metrics
     }
 

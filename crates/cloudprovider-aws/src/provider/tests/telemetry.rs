@@ -61,7 +61,10 @@ fn launches_are_measured_and_their_errors_counted_once_for_each_request() {
         [format!("{of_batches}5.0")],
         "one request asked for all"
     );
-    assert_eq!(shown(&registry, "karpenter_cloudprovider_batcher_batch_time_seconds_count"), [format!("{of_batches}1")]);
+    assert_eq!(
+        shown(&registry, "karpenter_cloudprovider_batcher_batch_time_seconds_count"),
+        [format!("{of_batches}1")]
+    );
     let user_data = world.cloud.user_data(&world.alive()[0]).unwrap().len();
     let of_class = format!("{{nodeclass=\"default\"}} {user_data}");
     assert_eq!(shown(&registry, "karpenter_ec2nodeclasses_userdata_bytes"), [of_class]);

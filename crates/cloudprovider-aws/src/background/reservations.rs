@@ -1,0 +1,95 @@
+//! Machines of reservations: they leave a capacity block before it ends, and are on demand once they are in no
+//! reservation any more. `pkg/controllers/capacityreservation` of karpenter-provider-aws 1.15.
+//!
+//! Differs: `demotion-removes-all-labels`. Karpenter leaves the label that says whether the reservation can be
+//! interrupted.
+
+use std::collections::BTreeSet;
+
+use api::{NodeClaim, labels as kubernetes};
+use model::DurationMs;
+use serde_json::Value;
+use tracing::info;
+
+use super::interruptions::{Ending, Failed, Watch};
+use crate::labels;
+use crate::node_class::status::{CapacityReservation, ReservationState};
+
+/// Why machines are given up, in the log.
+const BLOCK_ENDS: &str = "capacity_block_expiring";
+/// A machine's reservation may not be told of for so long after its launch.
+const SETTLED: DurationMs = DurationMs::from_seconds(5 * 60);
+/// The labels of a machine that is in no reservation any more.
+const ON_DEMAND: [(&str, Option<&str>); 4] = [
+    (kubernetes::CAPACITY_TYPE, Some(kubernetes::CAPACITY_TYPE_ON_DEMAND)),
+    (labels::CAPACITY_RESERVATION_ID, None),
+    (labels::CAPACITY_RESERVATION_TYPE, None),
+    (labels::CAPACITY_RESERVATION_INTERRUPTIBLE, None),
+];
+
+impl Watch {
+    /// Gives up machines whose capacity block is about to end, which EC2 takes half an hour before the end, and
+    /// relabels those whose reservation is gone: they run on, and cost what they cost on demand.
+    pub(crate) async fn check_reservations(&self) -> Result<(), Failed> {
+        let mut reserved = self.claims().await?;
+        reserved.retain(|_, claim| is_reserved(claim));
+        if reserved.is_empty() {
+            return Ok(());
+        }
+        let expiring = expiring(&self.objects.node_classes().await?);
+        for claim in reserved.values() {
+            if label(claim, labels::CAPACITY_RESERVATION_ID).is_some_and(|id| expiring.contains(id)) {
+                self.end(claim, BLOCK_ENDS, Ending::Drained).await?;
+            }
+        }
+        let machines = self.ec2.describe_instances(&self.provider.all_machines()).await?;
+        let now = (self.clock)();
+        for machine in machines {
+            let is_settled = now.since(machine.launched_at) >= SETTLED;
+            if let Some(claim) = reserved.get(&machine.id)
+                && machine.capacity_reservation_id.is_none()
+                && is_settled
+            {
+                self.objects.relabel(claim, &ON_DEMAND).await?;
+                info!(node_claim = claim.metadata.name, machine = machine.id, "a machine's reservation is gone");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn label<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
+    claim.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn is_reserved(claim: &NodeClaim) -> bool {
+    claim.metadata.deletion_timestamp.is_none()
+        && label(claim, kubernetes::CAPACITY_TYPE) == Some(kubernetes::CAPACITY_TYPE_RESERVED)
+}
+
+/// The reservations that node classes say are about to end.
+fn expiring(classes: &[Value]) -> BTreeSet<String> {
+    let all = classes.iter().filter_map(|class| class.pointer("/status/capacityReservations")?.as_array()).flatten();
+    let read = all.filter_map(|it| serde_json::from_value::<CapacityReservation>(it.clone()).ok());
+    read.filter(|it| it.state == ReservationState::Expiring).map(|it| it.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reservations_expire_that_a_node_class_says_of_and_what_cannot_be_read_says_nothing() {
+        let reservation = |id: &str, state: &str| {
+            json!({
+                "id": id, "state": state, "availabilityZone": "a", "instanceMatchCriteria": "targeted",
+                "instanceType": "p5.48xlarge", "ownerID": "123456789012", "reservationType": "capacity-block",
+            })
+        };
+        let all = json!([reservation("cr-1", "expiring"), reservation("cr-2", "active"), {"id": "cr-3"}]);
+        let classes = [json!({"status": {"capacityReservations": all}}), json!({})];
+        assert_eq!(expiring(&classes), BTreeSet::from(["cr-1".to_owned()]));
+    }
+}
