@@ -131,7 +131,7 @@ impl Background {
             }
             if types_at <= now {
                 if let Err(error) = self.provider.refresh_types(fresh).await {
-                    warn!(%error, "could not find out all about instance types, and those of before stand for the rest");
+                    warn!(%error, "could not find out all about instance types, and those of before stand");
                 }
                 types_at = now.saturating_add(TYPES);
             }
@@ -151,7 +151,7 @@ impl Background {
         }
     }
 
-    /// Asks for the version of Kubernetes. With another one all node classes are due, because aliases mean other images.
+    /// Asks for the version of Kubernetes. With another one all node classes are due: aliases mean other images then.
     async fn refresh_version(&self, due: &mut Due) {
         match self.kubernetes.refresh(&*self.version_source).await {
             Ok(None) => {}

@@ -20,6 +20,7 @@ mod repair;
 mod subnets;
 mod templates;
 mod tidy;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use cloudprovider::{
     CloudProvider, CreateRequest, DriftReason, Error, Instance, InstanceType, InstanceTypes, NodeClassKind,
     NodeClassReadiness, ProviderConfig, RepairPolicy,
 };
-use model::{DurationMs, ProviderId, Timestamp, Uid};
+use model::{ProviderId, Timestamp, Uid};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -47,18 +48,17 @@ use self::templates::Templates;
 use crate::declaration::{DECLARATION, provider_labels};
 use crate::fleet_answer::{Outcome, evidence};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
-use crate::interruption::Kind as Interrupted;
 use crate::launch::batch::{Claim, Wanted};
 use crate::launch::fleet::Choice;
 use crate::launch::resolve::{LaunchInput, asked, resolve};
 use crate::node_class::kubelet::{Expressions, Kubelet};
 use crate::node_class::{NodeClass, decode};
 use crate::provider_id::MachineId;
-use crate::service::ec2::{Machine, MachineState, PlacementGroup, Query};
+use crate::service::ec2::{Machine, MachineState, PlacementGroup};
 use crate::service::error::launch_failure_reason;
-use crate::service::{Ec2, Kind as Fault, Pricing};
+use crate::service::{Ec2, Kind as Fault};
 use crate::telemetry::Telemetry;
-use crate::{discovery, labels, names, user_data};
+use crate::{discovery, names, user_data};
 
 pub(crate) use self::dry_run::{DryRun, Trial};
 
@@ -166,79 +166,6 @@ impl Ec2CloudProvider {
             ended: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// Where the provider tells of itself.
-    pub(crate) fn telemetry(&self) -> &Telemetry {
-        &self.inner.telemetry
-    }
-
-    /// What finds the machines of the cluster.
-    pub(crate) fn all_machines(&self) -> Query {
-        query(&self.inner.cluster.name, None)
-    }
-
-    /// The instance types of each node class, as they were made last.
-    pub(crate) fn known_types(&self) -> Vec<InstanceTypes> {
-        self.inner.catalogue.known()
-    }
-
-    /// Forgets what could not be had.
-    pub fn forget_stock_outs(&self) {
-        self.inner.market.forget_stock_outs();
-    }
-
-    /// Whether an offering could not be had, and that still counts.
-    #[cfg(test)]
-    pub(crate) fn is_out_of_stock(&self, key: &cloudprovider::OfferingKey) -> bool {
-        self.inner.market.ledger().0.is_out(key, self.now())
-    }
-
-    /// Takes in what an interruption says of what can be had: where a machine is taken back there is none for a while.
-    pub(crate) fn interrupted(&self, kind: Interrupted, claim: &NodeClaim) {
-        let label = |key: &str| claim.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
-        match kind {
-            Interrupted::SpotInterrupted => {
-                let (Some(instance_type), Some(zone)) = (label(kubernetes::INSTANCE_TYPE), label(kubernetes::ZONE))
-                else {
-                    return;
-                };
-                self.inner.market.spot_is_out(instance_type.as_str().into(), zone);
-            }
-            Interrupted::ReservationInterrupted => {
-                if let Some(id) = label(labels::CAPACITY_RESERVATION_ID) {
-                    self.inner.market.reservation_is_out(id);
-                }
-            }
-            Interrupted::RebalanceRecommended
-            | Interrupted::ScheduledChange
-            | Interrupted::Stopped
-            | Interrupted::Terminated => {}
-        }
-    }
-
-    /// Asks EC2 what the region sells, so that a lack of rights or of a connection is told at once.
-    ///
-    /// # Errors
-    /// If EC2 refuses or does not answer; the text names the call.
-    pub async fn probe(&self) -> Result<(), Error> {
-        self.inner.market.region().await.map(drop)
-    }
-
-    /// Asks EC2 which types it sells where, unless it has told within `fresh`.
-    ///
-    /// # Errors
-    /// The last call that failed; what the other told is taken, and the rest is as it was.
-    pub async fn refresh_types(&self, fresh: DurationMs) -> Result<(), Error> {
-        self.inner.market.refresh_region(fresh).await
-    }
-
-    /// Asks what machines cost. Without a list of prices those on demand stay as they are.
-    ///
-    /// # Errors
-    /// The last call that failed; what the others told is taken.
-    pub async fn refresh_prices(&self, pricing: Option<&dyn Pricing>) -> Result<(), Error> {
-        self.inner.market.refresh_prices(pricing, &self.inner.region).await
     }
 
     fn now(&self) -> Timestamp {

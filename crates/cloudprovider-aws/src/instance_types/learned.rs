@@ -1,7 +1,7 @@
 //! Memory that machines were seen to have.
 //!
-//! What a hypervisor keeps is an estimate. Once a machine of a type has registered, the least that any such machine with
-//! its image had is the type's memory, for as long as such machines keep coming.
+//! What a hypervisor keeps is an estimate. Once a machine of a type has registered, the least that any such machine
+//! with its image had is the type's memory, for as long as such machines keep coming.
 //!
 //! Differs: `memory-by-image`. Karpenter forgets what it has learnt when any image of the node class changes.
 

@@ -24,7 +24,6 @@ use crate::ledger::{Entry, Ledger, Subject};
 use crate::node_class::status::{CapacityReservation, Subnet};
 use crate::pricing::{Prices, UnlistedSpot};
 use crate::service::ec2::{FleetAnswer, PlacementGroup, Query, SpotPrice};
-use crate::service::error::launch_failure_reason;
 use crate::service::{Ec2, Kind, PriceList, Pricing};
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::LaunchFailure;

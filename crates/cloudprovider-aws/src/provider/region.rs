@@ -80,7 +80,11 @@ mod tests {
         assert_eq!(types["m5.xlarge"], catalogue::instance_types()["m5.xlarge"]);
         assert_eq!(
             incomplete,
-            ["m5.xlarge has no network cards", "m99.large has no memory", "nameless has no name of family and size"]
+            [
+                "m5.xlarge has no network cards",
+                "m99.large has no memory",
+                "nameless has no family and size in its name"
+            ]
         );
     }
 }

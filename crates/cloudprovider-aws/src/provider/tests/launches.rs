@@ -7,6 +7,7 @@ use cloudprovider::{CapacityType, InstanceState};
 use futures::future::join_all;
 
 use super::*;
+use crate::labels;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 use crate::service::ec2::{CapacityReservation, Query};
