@@ -12,7 +12,7 @@ use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What to show: a web shop that grows and shrinks, and pods with GPUs; or all examples of devices.
+    /// What to show: a web shop that grows and shrinks, and pods with GPUs; or one of these.
     part: Option<Part>,
     /// Leave the cluster running at the end, and print how to reach it; Ctrl-C stops it.
     #[arg(long)]
@@ -23,6 +23,18 @@ pub(crate) struct Options {
 enum Part {
     /// The examples of devices: plan, machines, slices, verification, claims.
     Dra,
+    /// Machines of an EC2 in memory: devices, reservations, shortages, spot interruptions, a new image.
+    Aws,
+}
+
+impl Part {
+    /// How the demonstration itself calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Dra => "dra",
+            Self::Aws => "aws",
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -39,9 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let built = build(&["--package=dovetail", "--bin=dovetail", "--package=e2e", "--bin=demo"], "demo");
     control_plane.join().map_err(|_| anyhow!("the build of the control plane panicked"))?.context("control plane")?;
     let mut demo = command(&built?.to_string_lossy());
-    if let Some(Part::Dra) = options.part {
-        demo.arg("dra");
-    }
+    demo.args(options.part.map(Part::name));
     if options.keep {
         demo.arg("--keep");
     }

@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Scenarios of fleets that change, whose machines go and are replaced.
     #[arg(long, conflicts_with = "dra")]
     disruption: bool,
+    /// Scenarios of devices: whose machines, fake ones or those of an EC2 in memory.
+    #[arg(long, value_parser = ["kwok", "aws"], default_value = "kwok", requires = "dra")]
+    provider: String,
     /// Scenarios of devices: only one half, with the default feature gates or with all.
     #[arg(long, value_parser = ["default", "all"], requires = "dra")]
     gates: Option<String>,
@@ -47,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut player = command(&built?.to_string_lossy());
     player.args(["--scenarios", &options.scenarios.to_string(), "--seed", &options.seed.to_string()]);
     if options.dra {
-        player.args(["--dra", "--kubernetes", kubernetes.name()]);
+        player.args(["--dra", "--kubernetes", kubernetes.name(), "--provider", &options.provider]);
     }
     if options.disruption {
         player.arg("--disruption");

@@ -42,7 +42,7 @@ use crate::service::ec2::{
 };
 use crate::service::{ClusterDescription, Error, InstanceProfile, Kind, Message};
 
-pub use self::controls::{VirtualClock, sample};
+pub use self::controls::{REGION, VirtualClock, sample};
 pub use self::faults::{CallFault, Faults, Lag};
 pub use self::fuse::Fuse;
 #[cfg(feature = "provider")]

@@ -3,12 +3,58 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::install;
+use crate::cluster::instances;
 use anyhow::Result;
 use api::NodeClaim;
+use cloudprovider_aws::memory::Cloud;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+
+/// Who knows the machines and what they cost.
+#[derive(Debug, Clone)]
+pub enum Provider {
+    /// The kwok provider, by its records in the cluster.
+    Kwok,
+    /// EC2 in memory.
+    Ec2(Cloud),
+}
+
+/// A machine as its provider knows it.
+#[derive(Debug)]
+struct Instance {
+    /// The NodeClaim that it is of; `None` before that says so.
+    claim: Option<String>,
+    price_nano_usd_per_hour: i64,
+}
+
+impl Provider {
+    async fn instances(&self, client: &Client, claims: &[NodeClaim]) -> Result<Vec<Instance>> {
+        match self {
+            Self::Kwok => Ok(instances(client).await?.iter().map(Instance::of_record).collect()),
+            Self::Ec2(cloud) => {
+                let named = claims.iter().filter_map(|claim| {
+                    let (_, machine) = claim.status.as_ref()?.provider_id.rsplit_once('/')?;
+                    Some((machine, claim.name_any()))
+                });
+                let named: BTreeMap<&str, String> = named.collect();
+                let instance = |machine: cloudprovider_aws::service::ec2::Machine| Instance {
+                    claim: named.get(machine.id.as_str()).cloned(),
+                    price_nano_usd_per_hour: cloud.price(&machine).map_or(0, |price| price.0),
+                };
+                Ok(cloud.alive().into_iter().map(instance).collect())
+            }
+        }
+    }
+}
+
+impl Instance {
+    fn of_record(record: &ConfigMap) -> Self {
+        let field = |key: &str| record.data.as_ref().and_then(|data| data.get(key).cloned());
+        let price = field("priceNanoUsdPerHour").and_then(|price| price.parse().ok());
+        Self { claim: field("nodeClaim"), price_nano_usd_per_hour: price.unwrap_or(0) }
+    }
+}
 
 /// One reading.
 #[derive(Debug)]
@@ -16,7 +62,7 @@ pub struct Fleet {
     pods: Vec<Pod>,
     claims: Vec<NodeClaim>,
     nodes: Vec<Node>,
-    instances: Vec<ConfigMap>,
+    instances: Vec<Instance>,
 }
 
 /// One machine, as the table shows it.
@@ -38,18 +84,26 @@ pub struct Machine {
 }
 
 impl Fleet {
-    /// Reads all of it.
+    /// Reads all of it, with machines of the kwok provider.
     ///
     /// # Errors
     /// Those of the API server.
     pub async fn read(client: &Client, namespace: &str, node_pool: &str) -> Result<Self> {
+        Self::of_provider(&Provider::Kwok, client, namespace, node_pool).await
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub async fn of_provider(provider: &Provider, client: &Client, namespace: &str, node_pool: &str) -> Result<Self> {
         let of_pool = ListParams::default().labels(&format!("{}={node_pool}", api::labels::NODEPOOL));
-        let records = ListParams::default().labels("app.kubernetes.io/component=kwok-instance");
+        let claims = Api::all(client.clone()).list(&of_pool).await?.items;
         Ok(Self {
             pods: Api::namespaced(client.clone(), namespace).list(&ListParams::default()).await?.items,
-            claims: Api::all(client.clone()).list(&of_pool).await?.items,
+            instances: provider.instances(client, &claims).await?,
+            claims,
             nodes: Api::all(client.clone()).list(&of_pool).await?.items,
-            instances: Api::namespaced(client.clone(), install::INSTANCES_NAMESPACE).list(&records).await?.items,
         })
     }
 
@@ -213,11 +267,10 @@ impl Fleet {
         }
     }
 
-    /// What the provider's record says; nothing once it is gone.
+    /// What the provider says; nothing once the machine is gone.
     fn price_of(&self, claim: &str) -> i64 {
-        let field = |record: &ConfigMap, key: &str| record.data.as_ref().and_then(|data| data.get(key).cloned());
-        let record = self.instances.iter().find(|record| field(record, "nodeClaim").as_deref() == Some(claim));
-        record.and_then(|record| field(record, "priceNanoUsdPerHour")?.parse().ok()).unwrap_or(0)
+        let instance = self.instances.iter().find(|instance| instance.claim.as_deref() == Some(claim));
+        instance.map_or(0, |instance| instance.price_nano_usd_per_hour)
     }
 }
 

@@ -46,7 +46,7 @@ impl VirtualClock {
 }
 
 /// The region of [`sample`].
-const REGION: &str = "us-east-1";
+pub const REGION: &str = "us-east-1";
 /// The types that are sold there: small and large ones, both architectures, GPUs, Elastic Fabric Adapters.
 const TYPES: [&str; 9] = [
     "c5.large",
@@ -163,6 +163,18 @@ impl Cloud {
             listed.entry(instance_type).or_default().insert(zone, price);
         }
         self.state().prices.set_spot(listed, UnlistedSpot::NotSold);
+    }
+
+    /// Takes prices on demand over those that are known.
+    pub fn set_on_demand_prices(&self, prices: impl IntoIterator<Item = (String, PriceNanoUsdPerHour)>) {
+        self.state().prices.set_on_demand(prices);
+    }
+
+    /// What a machine costs now, as it was bought; one of a reservation what it would on demand. `None` where the cloud
+    /// has no price for it.
+    pub fn price(&self, machine: &Machine) -> Option<PriceNanoUsdPerHour> {
+        let capacity_type = if machine.is_spot { CapacityType::Spot } else { CapacityType::OnDemand };
+        self.state().prices.price(&machine.instance_type, &machine.zone, capacity_type)
     }
 
     /// Adds a role.

@@ -9,6 +9,7 @@
 
 mod claims;
 mod driver;
+mod ec2;
 mod scenario;
 
 use anyhow::{Result, ensure};

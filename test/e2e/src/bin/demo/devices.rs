@@ -12,8 +12,8 @@ use kube::Client;
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use super::claims::Claims;
-use super::screen::Screen;
+use super::claims::{Claims, Row};
+use super::stage::Stage;
 use super::waiting::{Awaited, until_bound};
 
 /// Folders of `examples/`.
@@ -36,10 +36,29 @@ pub(crate) struct Summary {
     pods: usize,
     as_planned: usize,
     claims: usize,
+    /// How many machines the provider has, where that is told.
+    instances: Option<usize>,
     price_nano_usd_per_hour: i64,
 }
 
 impl Summary {
+    /// Of so many pods, which run on these machines, and of their claims.
+    pub(crate) fn of(fleets: &[Fleet], pods: usize, claims: &[Row]) -> Self {
+        Self {
+            bound: fleets.iter().map(Fleet::bound).sum(),
+            pods,
+            as_planned: claims.iter().filter(|row| row.differs.is_none()).count(),
+            claims: claims.len(),
+            instances: None,
+            price_nano_usd_per_hour: fleets.iter().map(Fleet::price_nano_usd_per_hour).sum(),
+        }
+    }
+
+    /// Tells besides how many machines the provider has.
+    pub(crate) fn with_instances(self, instances: usize) -> Self {
+        Self { instances: Some(instances), ..self }
+    }
+
     /// Whether all pods run, and all claims are allocated as planned.
     pub(crate) fn is_complete(&self) -> bool {
         self.bound == self.pods && self.as_planned == self.claims && self.claims > 0
@@ -48,12 +67,12 @@ impl Summary {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { bound, pods, as_planned, claims, price_nano_usd_per_hour } = self;
-        let price = dollars(*price_nano_usd_per_hour);
-        write!(
-            f,
-            "demo: {bound} of {pods} pods bound, {as_planned} of {claims} claims allocated as planned, ${price}/h"
-        )
+        let Self { bound, pods, as_planned, claims, instances, price_nano_usd_per_hour } = self;
+        write!(f, "demo: {bound} of {pods} pods bound, {as_planned} of {claims} claims allocated as planned, ")?;
+        if let Some(instances) = instances {
+            write!(f, "{instances} instances, ")?;
+        }
+        write!(f, "${}/h", dollars(*price_nano_usd_per_hour))
     }
 }
 
@@ -70,19 +89,19 @@ impl Example {
         Ok(Self { folder, objects, namespace, node_pool })
     }
 
+    /// All that is in its folder.
+    pub(crate) fn objects(&self) -> &[Value] {
+        &self.objects
+    }
+
     fn awaited(&self) -> Awaited<'_> {
         Awaited { namespace: &self.namespace, node_pool: &self.node_pool, pods: super::pods_wanted(&self.objects) }
     }
 }
 
 /// Shows examples from their plan to their claims, on a cluster in which none of their machines run.
-pub(crate) async fn show(
-    screen: &Screen,
-    client: &Client,
-    options: &controller::Options,
-    examples: &[Example],
-    timeout: Duration,
-) -> Result<Summary> {
+pub(crate) async fn show(stage: &Stage<'_>, examples: &[Example], timeout: Duration) -> Result<Summary> {
+    let Stage { screen, client, options, .. } = stage;
     let folders: Vec<&str> = examples.iter().map(|example| example.folder.as_str()).collect();
     let arguments: Vec<&str> = folders.iter().flat_map(|folder| ["-f", folder]).collect();
     screen.heading(&format!("dovetail plan {} --expand-workloads: no cluster is asked", arguments.join(" ")));
@@ -92,7 +111,7 @@ pub(crate) async fn show(
 
     let wanted: usize = examples.iter().map(|example| example.awaited().pods).sum();
     screen.heading(&format!("kubectl apply {}: {wanted} pods", arguments.join(" ")));
-    let fleets = deploy(screen, client, examples, timeout).await?;
+    let fleets = deploy(stage, examples, timeout).await?;
     let namespaces: Vec<&str> = examples.iter().map(|example| example.namespace.as_str()).collect();
     let claims = Claims::read(client, &namespaces).await?;
     screen.machines_with_devices(&fleets, &claims);
@@ -104,22 +123,16 @@ pub(crate) async fn show(
     screen.heading("The claims, as kube-scheduler allocated them");
     let rows = claims.rows();
     screen.claims(&rows);
-    Ok(Summary {
-        bound: fleets.iter().map(Fleet::bound).sum(),
-        pods: wanted,
-        as_planned: rows.iter().filter(|row| row.differs.is_none()).count(),
-        claims: rows.len(),
-        price_nano_usd_per_hour: fleets.iter().map(Fleet::price_nano_usd_per_hour).sum(),
-    })
+    Ok(Summary::of(&fleets, wanted, &rows))
 }
 
 /// Applies the examples, their pods last, and waits until all of these run.
-async fn deploy(screen: &Screen, client: &Client, examples: &[Example], timeout: Duration) -> Result<Vec<Fleet>> {
+pub(crate) async fn deploy(stage: &Stage<'_>, examples: &[Example], timeout: Duration) -> Result<Vec<Fleet>> {
     let objects = || examples.iter().flat_map(|example| &example.objects);
     let (workloads, others): (Vec<&Value>, Vec<&Value>) = objects().partition(|object| object["kind"] == "Deployment");
-    apply::apply(client, others.into_iter().chain(workloads).cloned()).await?;
+    apply::apply(stage.client, others.into_iter().chain(workloads).cloned()).await?;
     let awaited: Vec<_> = examples.iter().map(Example::awaited).collect();
-    until_bound(screen, client, &awaited, timeout).await
+    until_bound(stage, &awaited, timeout).await
 }
 
 /// What `kubectl get` would give `dovetail overlay verify`.

@@ -1,14 +1,16 @@
 //! The demonstration behind `cargo xtask demo`: pods that no node can hold get machines, on a real kube-apiserver with
 //! the real kube-scheduler; more pods fill the room that is left; most pods go, and machines that are not needed
 //! follow them; pods that claim GPUs get machines that have some; in the end all of it is taken down.
-//! `cargo xtask demo dra` shows the examples of devices only, but all of them.
+//! `cargo xtask demo dra` shows the examples of devices only, but all of them; `cargo xtask demo aws` machines of EC2.
 //!
 //! It fails if the scheduler leaves a pod unbound, or allocates a claim otherwise than planned.
 
+mod aws;
 mod claims;
 mod devices;
 mod scale_down;
 mod screen;
+mod stage;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,7 @@ use clap::{Parser, ValueEnum};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::controller::{self, Controller};
 use e2e::exit;
-use e2e::fleet::Fleet;
+use e2e::fleet::{Fleet, Provider};
 use e2e::{apply, eventually, install};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
@@ -29,6 +31,7 @@ use serde_json::{Value, json};
 
 use devices::Example;
 use screen::Screen;
+use stage::Stage;
 use waiting::{Awaited, until_bound};
 
 const EXAMPLE: &str = "examples/web";
@@ -52,6 +55,8 @@ struct Arguments {
 enum Part {
     /// All examples of devices.
     Dra,
+    /// Machines of an EC2 in memory.
+    Aws,
 }
 
 /// The last line, and whether all is well.
@@ -72,21 +77,35 @@ async fn run(arguments: &Arguments) -> Result<Ending> {
         screen.step("boot etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok", boot()).await?;
     let client = cluster.client().await?;
     screen.note(&format!("Kubernetes {}, up in {:.1} s", cluster.version(), cluster.boot_time().as_secs_f64()));
-    screen.step("install the CRDs and the chart's rights", install(&client)).await?;
-    let options = controller(&cluster)?;
+    screen.step("install the CRDs and the chart's rights", install(&client, arguments.part)).await?;
+    let mut options = controller(&cluster)?;
+    let ec2 = match arguments.part {
+        Some(Part::Aws) => {
+            Some(screen.step("begin an EC2 in memory with all types of a region", aws::begin(&client)).await?)
+        }
+        Some(Part::Dra) | None => None,
+    };
+    let mut provider = Provider::Kwok;
+    if let Some(ec2) = &ec2 {
+        options = ec2.controller(options);
+        provider = Provider::Ec2(ec2.cloud.clone());
+    }
     let controller = screen.step("start dovetail with these rights", Controller::start_ready(&options)).await?;
 
-    let (ending, shown) = match arguments.part {
-        None => {
-            // The command line is a person's, who may read all that the controller may not.
-            let person = controller::Options { kubeconfig: cluster.kubeconfig().to_owned(), ..options };
-            usual(&screen, &client, &person).await?
+    // The command line is a person's, who may read all that the controller may not.
+    let person = controller::Options { kubeconfig: cluster.kubeconfig().to_owned(), ..options };
+    let stage = Stage { screen: &screen, client: &client, provider, options: person };
+    let (ending, shown) = match (&ec2, arguments.part) {
+        (Some(ec2), _) => {
+            let (summary, shown) = aws::show(&stage, ec2).await?;
+            (Ending(summary.to_string(), summary.is_complete()), shown)
         }
-        Some(Part::Dra) => {
+        (None, Some(_)) => {
             let examples = devices::ALL.iter().map(|name| Example::read(name)).collect::<Result<Vec<_>>>()?;
-            let summary = devices::show(&screen, &client, &options, &examples, BIND_TIMEOUT).await?;
+            let summary = devices::show(&stage, &examples, BIND_TIMEOUT).await?;
             (Ending(summary.to_string(), summary.is_complete()), places(&examples))
         }
+        (None, None) => usual(&stage).await?,
     };
 
     if arguments.keep {
@@ -94,7 +113,7 @@ async fn run(arguments: &Arguments) -> Result<Ending> {
         tokio::signal::ctrl_c().await?;
     }
     screen.heading("take it down");
-    let gone = screen.step("delete the NodePools, and with them each machine", tear_down(&client, &shown));
+    let gone = screen.step("delete the NodePools, and with them each machine", tear_down(&stage, &shown));
     if let Err(error) = gone.await {
         bail!("{error:#}\nend of the controller's log:\n{}", tail(&controller.log()?));
     }
@@ -115,27 +134,28 @@ fn places(examples: &[Example]) -> Places {
 }
 
 /// A web shop that grows and shrinks, and pods with GPUs.
-async fn usual(screen: &Screen, client: &Client, options: &controller::Options) -> Result<(Ending, Places)> {
+async fn usual(stage: &Stage<'_>) -> Result<(Ending, Places)> {
+    let screen = stage.screen;
     let example = apply::read(&go_programs::repository().join(EXAMPLE))?;
     let wanted = pods_wanted(&example);
     screen.heading(&format!("kubectl apply -f {EXAMPLE}: {wanted} pods, no node"));
-    let first = deploy(screen, client, example.clone(), wanted).await?;
+    let first = deploy(stage, example.clone(), wanted).await?;
     screen.machines(&first, &BTreeSet::new());
 
     let (name, replicas) = GROWS;
     let grown = scaled(&example, name, replicas)?;
     let wanted = pods_wanted(&grown);
     screen.heading(&format!("kubectl scale deployment {name} --replicas={replicas}: {wanted} pods"));
-    let second = deploy(screen, client, grown, wanted).await?;
+    let second = deploy(stage, grown, wanted).await?;
     screen.machines(&second, &first.machine_names());
     screen.note(&second.since(&first));
 
     // Before there are other machines: those with GPUs have room for what is left of the shop.
-    let down = scale_down::show(screen, client, options, &example).await?;
+    let down = scale_down::show(stage, &example).await?;
     screen.note(&down.to_string());
 
     let gpus = devices::GPU.iter().map(|name| Example::read(name)).collect::<Result<Vec<_>>>()?;
-    let of_gpus = devices::show(screen, client, options, &gpus, BIND_TIMEOUT).await?;
+    let of_gpus = devices::show(stage, &gpus, BIND_TIMEOUT).await?;
     screen.note(&of_gpus.to_string().replace("demo: ", ""));
     let mut shown = places(&gpus);
     shown.push((NAMESPACE.to_owned(), NODE_POOL.to_owned()));
@@ -153,9 +173,12 @@ async fn boot() -> Result<ControlPlane> {
     .await
 }
 
-async fn install(client: &Client) -> Result<()> {
+async fn install(client: &Client, part: Option<Part>) -> Result<()> {
     install::crds(client).await?;
-    install::rights(client).await
+    match part {
+        Some(Part::Aws) => install::rights_with(client, install::AWS).await,
+        Some(Part::Dra) | None => install::rights(client).await,
+    }
 }
 
 fn controller(cluster: &ControlPlane) -> Result<controller::Options> {
@@ -163,7 +186,8 @@ fn controller(cluster: &ControlPlane) -> Result<controller::Options> {
     let binary = ours.with_file_name(format!("dovetail{}", std::env::consts::EXE_SUFFIX));
     ensure!(binary.exists(), "{} is not built; run `cargo xtask demo`", binary.display());
     let environment = BTreeMap::from([
-        ("LEADER_ELECTION_NAMESPACE".to_owned(), install::NAMESPACE.to_owned()),
+        // It is the only one, and a busy computer must not end it.
+        ("DISABLE_LEADER_ELECTION".to_owned(), "true".to_owned()),
         ("KWOK_INSTANCES_NAMESPACE".to_owned(), install::INSTANCES_NAMESPACE.to_owned()),
     ]);
     Ok(controller::Options {
@@ -177,14 +201,15 @@ fn controller(cluster: &ControlPlane) -> Result<controller::Options> {
 }
 
 /// Applies the example and waits until the scheduler has bound all its pods; shows how far it is meanwhile.
-async fn deploy(screen: &Screen, client: &Client, objects: Vec<Value>, wanted: usize) -> Result<Fleet> {
-    apply::apply(client, objects).await?;
+async fn deploy(stage: &Stage<'_>, objects: Vec<Value>, wanted: usize) -> Result<Fleet> {
+    apply::apply(stage.client, objects).await?;
     let awaited = Awaited { namespace: NAMESPACE, node_pool: NODE_POOL, pods: wanted };
-    let fleets = until_bound(screen, client, &[awaited], BIND_TIMEOUT).await?;
+    let fleets = until_bound(stage, &[awaited], BIND_TIMEOUT).await?;
     fleets.into_iter().next().context("one fleet was asked for")
 }
 
-async fn tear_down(client: &Client, shown: &Places) -> Result<()> {
+async fn tear_down(stage: &Stage<'_>, shown: &Places) -> Result<()> {
+    let client = stage.client;
     for (namespace, node_pool) in shown {
         let pool = json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": node_pool } });
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
@@ -196,7 +221,7 @@ async fn tear_down(client: &Client, shown: &Places) -> Result<()> {
     }
     eventually("every machine is gone", BIND_TIMEOUT, async || {
         for (namespace, node_pool) in shown {
-            let fleet = Fleet::read(client, namespace, node_pool).await?;
+            let fleet = stage.fleet(namespace, node_pool).await?;
             let (claims, nodes, instances) = (fleet.claims(), fleet.nodes(), fleet.instances());
             ensure!(
                 claims + nodes + instances == 0,

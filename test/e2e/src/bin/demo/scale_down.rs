@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use e2e::fleet::{Fleet, Machine, dollars};
-use e2e::{apply, controller, eventually};
+use e2e::{apply, eventually};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::devices::dovetail;
-use super::screen::Screen;
+use super::stage::Stage;
 use super::{NAMESPACE, NODE_POOL, pods_wanted, scaled};
 
 /// What is left of the Deployments at night.
@@ -53,24 +53,20 @@ impl std::fmt::Display for Summary {
 }
 
 /// Scales the example down, waits until nothing more goes, and shows what went, why and what it saves.
-pub(crate) async fn show(
-    screen: &Screen,
-    client: &Client,
-    options: &controller::Options,
-    example: &[Value],
-) -> Result<Summary> {
+pub(crate) async fn show(stage: &Stage<'_>, example: &[Value]) -> Result<Summary> {
+    let Stage { screen, client, .. } = stage;
     let mut night = example.to_vec();
     for (name, replicas) in NIGHT {
         night = scaled(&night, name, replicas)?;
     }
     let wanted = pods_wanted(&night);
     screen.heading(&format!("the shop closes: kubectl scale deployment web --replicas=6 and so on, {wanted} pods"));
-    let before = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
+    let before = stage.fleet(NAMESPACE, NODE_POOL).await?;
     all_may_go(client).await?;
     apply::apply(client, night).await?;
     let started = Instant::now();
-    let plan = screen.step("wait until nothing more goes", settled(client, options, wanted)).await;
-    let after = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
+    let plan = screen.step("wait until nothing more goes", settled(stage, wanted)).await;
+    let after = stage.fleet(NAMESPACE, NODE_POOL).await?;
     screen.note(&format!("after {:.0} s", started.elapsed().as_secs_f64()));
     let removed = removed(client, &before, &after).await?;
     screen.removed(&removed);
@@ -101,17 +97,12 @@ async fn all_may_go(client: &Client) -> Result<()> {
 }
 
 /// Waits until all pods run, no command is under way and a plan of the cluster as it is has none. Gives that plan.
-async fn settled(client: &Client, options: &controller::Options, wanted: usize) -> Result<String> {
+async fn settled(stage: &Stage<'_>, wanted: usize) -> Result<String> {
+    let Stage { client, options, .. } = stage;
     eventually("nothing more goes", TIMEOUT, async || {
-        let fleet = Fleet::read(client, NAMESPACE, NODE_POOL).await?;
+        let fleet = stage.fleet(NAMESPACE, NODE_POOL).await?;
         ensure!(fleet.is_settled(wanted), "{} of {wanted} pods are bound", fleet.bound());
-        let claims = Api::<NodeClaim>::all(client.clone()).list(&ListParams::default()).await?;
-        let is_busy = |claim: &&NodeClaim| {
-            let annotations = claim.metadata.annotations.as_ref();
-            let has_note = annotations.is_some_and(|it| it.contains_key(api::annotations::DISRUPTION_COMMAND));
-            has_note || claim.metadata.deletion_timestamp.is_some()
-        };
-        ensure!(!claims.iter().any(|claim| is_busy(&claim)), "a command is under way");
+        ensure!(!is_under_way(client).await?, "a command is under way");
         let snapshot = dovetail(options, &["snapshot"], None)?;
         let plan =
             |output: &str| dovetail(options, &["plan", "--disruption", "-f", "-", "-o", output], Some(&snapshot));
@@ -125,6 +116,17 @@ async fn settled(client: &Client, options: &controller::Options, wanted: usize) 
     .await
 }
 
+/// Whether machines are to go, or are going.
+pub(crate) async fn is_under_way(client: &Client) -> Result<bool> {
+    let claims = Api::<NodeClaim>::all(client.clone()).list(&ListParams::default()).await?;
+    let is_busy = |claim: &NodeClaim| {
+        let annotations = claim.metadata.annotations.as_ref();
+        let has_note = annotations.is_some_and(|it| it.contains_key(api::annotations::DISRUPTION_COMMAND));
+        has_note || claim.metadata.deletion_timestamp.is_some()
+    };
+    Ok(claims.iter().any(is_busy))
+}
+
 /// A machine that went, and why.
 pub(crate) struct Removed {
     pub(crate) machine: Machine,
@@ -132,7 +134,7 @@ pub(crate) struct Removed {
 }
 
 /// The machines that are there no more, with the reasons that events gave.
-async fn removed(client: &Client, before: &Fleet, after: &Fleet) -> Result<Vec<Removed>> {
+pub(crate) async fn removed(client: &Client, before: &Fleet, after: &Fleet) -> Result<Vec<Removed>> {
     let events = Api::<Event>::all(client.clone()).list(&ListParams::default()).await?;
     let why: BTreeMap<String, String> = events
         .into_iter()

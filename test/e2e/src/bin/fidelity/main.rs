@@ -30,6 +30,9 @@ struct Arguments {
     /// Scenarios of fleets that change, whose machines go and are replaced.
     #[arg(long, conflicts_with_all = ["dra", "print"])]
     disruption: bool,
+    /// Scenarios of devices: whose machines.
+    #[arg(long, value_enum, default_value = "kwok", requires = "dra")]
+    provider: devices::Provider,
     /// Scenarios of devices: only one half, with this set of feature gates.
     #[arg(long, value_enum, requires = "dra")]
     gates: Option<GateSet>,
@@ -55,15 +58,16 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.dra {
+        let Arguments { provider, seed, scenarios, kubernetes, .. } = *arguments;
         let gates = arguments.gates.map(|gates| match gates {
             GateSet::Default => Gates::Default,
             GateSet::All => Gates::All,
         });
         if let Some(gates) = gates.filter(|_| arguments.print) {
-            devices::print(arguments.seed, Platform { kubernetes: arguments.kubernetes, gates });
+            devices::print(provider, seed, Platform { kubernetes, gates })?;
             return Ok(true);
         }
-        return devices::run(arguments.seed, arguments.scenarios, arguments.kubernetes, gates).await;
+        return devices::run(devices::Run { provider, seed, scenarios, kubernetes, gates }).await;
     }
     if arguments.disruption {
         return disruption::run(arguments.seed, arguments.scenarios).await;
