@@ -1,18 +1,20 @@
 //! The provider for EC2 with everything around it: a real control plane, the controller as a process, EC2 in memory
 //! with machines that become Nodes by what they are told at boot.
 
+mod capacity;
+mod devices;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cloudprovider::{CapacityType, OfferingKey};
-use cloudprovider_aws::service::ec2::{Image, Machine};
-use e2e::ec2::{self, CLUSTER, Ec2};
+use cloudprovider_aws::service::ec2::Machine;
+use e2e::ec2::{self, Ec2};
 use e2e::{Controller, Platform, apply, eventually, install, objects};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
-use model::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
@@ -36,6 +38,12 @@ impl World {
         apply::apply_one(&client, ec2::node_class(name)).await?;
         let corner = Corner::without_node_pool(client, name).await?;
         Ok(Self { cluster, ec2, corner })
+    }
+
+    /// Changes the node class.
+    async fn node_class(&self, changes: Value) -> Result<()> {
+        let class = objects::with(ec2::node_class(&self.corner.name), changes);
+        apply::apply_one(&self.corner.client, class).await.map(drop)
     }
 
     async fn controller(&self) -> Result<Controller> {
@@ -242,14 +250,7 @@ async fn a_new_image_replaces_machines_and_pods_move() -> Result<()> {
     corner.bound(1).await?;
     let before = world.machines().await?;
     ensure!(before.iter().all(|machine| machine.image_id == "ami-amd64"), "{before:?}");
-    let image = Image {
-        id: NEW.to_owned(),
-        name: "eks-node-newer".to_owned(),
-        architecture: "x86_64".to_owned(),
-        created_at: Timestamp::from_seconds(1_700_000_000),
-        deprecated_at: None,
-    };
-    world.ec2.cloud.add_image(image, [("cluster".to_owned(), CLUSTER.to_owned())].into());
+    world.ec2.add_image(NEW, "x86_64");
     eventually("only machines with the new image are left", MINUTES, async || {
         let machines = world.ec2.cloud.alive();
         ensure!(machines.len() == 1 && machines.iter().all(|machine| machine.image_id == NEW), "{machines:?}");

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::controller::Supervisor;
+use e2e::ec2::{self, Ec2, Sold};
 use e2e::fidelity::{
     self, DeviceOutcome, DeviceScenario, DisruptionOutcome, DisruptionScenario, Outcome, Scenario, Stage,
 };
@@ -14,6 +15,8 @@ use crate::cluster::{Cluster, Corner};
 const SEEDS: std::ops::Range<u64> = 0..16;
 /// Seeds of scenarios of devices.
 const DEVICES: std::ops::Range<u64> = 0..6;
+/// Seeds of scenarios on machines of EC2.
+const EC2: std::ops::Range<u64> = 0..3;
 /// Seeds of scenarios with rules between pods too.
 const COUPLED: std::ops::Range<u64> = 100..104;
 /// Seeds of fleets that change; in one of them the controller is killed.
@@ -57,6 +60,26 @@ async fn claims_of_random_scenarios_are_allocated_as_they_were_planned() -> Resu
         total.add(outcome.with_context(|| format!("seed {seed}"))?);
     }
     println!("{} scenarios, {total}", DEVICES.count());
+    let faults: Vec<&str> = total.pods.faults().collect();
+    ensure!(faults.is_empty(), "not as planned:\n{}", faults.join("\n"));
+    ensure!(total.claims > 0, "no claim was allocated, so this says nothing");
+    controller.terminate().await.map(drop)
+}
+
+#[tokio::test]
+async fn claims_on_machines_of_ec2_are_allocated_as_its_catalogue_let_them_be_planned() -> Result<()> {
+    let cluster = Cluster::with_rights("fidelity-aws", Platform::default(), &[], install::AWS).await?;
+    let client = cluster.client().await?;
+    let ec2 = Ec2::of_cluster(client.clone(), ec2::CLUSTER, Sold::All).await?;
+    ec2.discount_spot();
+    let options = ec2.controller(cluster.controller()?.env("BATCH_IDLE_DURATION", "1s"));
+    let controller = Controller::start_ready(&options).await?;
+    let mut total = DeviceOutcome::default();
+    for seed in EC2 {
+        let outcome = DeviceScenario::on_ec2(seed)?.play(&client, &controller, Gates::Default).await;
+        total.add(outcome.with_context(|| format!("seed {seed}"))?);
+    }
+    println!("{} scenarios, {total}", EC2.count());
     let faults: Vec<&str> = total.pods.faults().collect();
     ensure!(faults.is_empty(), "not as planned:\n{}", faults.join("\n"));
     ensure!(total.claims > 0, "no claim was allocated, so this says nothing");
