@@ -57,6 +57,13 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Make the instance types of EC2 again after a change of prices, launch 1,000 machines on an EC2 in memory, and print
+    /// time and calls beside the least.
+    Ec2 {
+        /// Passed on to the benchmark; `-- --help` shows what it takes.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Start the controller in a cluster of 150,000 pods, played by a server of our own, and print how much memory it
     /// took.
     Memory {
@@ -90,6 +97,11 @@ pub(crate) fn run(command: &Command) -> Result<()> {
             eprintln!("building the overlays' benchmark in release mode");
             let mut benchmark = cargo(["run", "--release", "--package", "bench", "--bin", "overlays", "--"]);
             run_command(benchmark.args(arguments))
+        }
+        Command::Ec2 { arguments } => {
+            eprintln!("building the provider's benchmark in release mode");
+            let built = build(&["--release", "--package=e2e", "--bin=bench-ec2"], "bench-ec2")?;
+            run_command(process::command(&built.to_string_lossy()).args(arguments))
         }
         Command::Memory { arguments } => beside_dovetail("bench-memory", arguments),
         Command::E2e { beside_karpenter, arguments } => {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{labels, resources};
-use cloudprovider::{CapacityType, InstanceType, Offering, Overhead, ResourceList};
+use cloudprovider::declaration::CatalogueInput;
+use cloudprovider::{CapacityType, InstanceType, Offering, Overhead, Reservation, ResourceList};
 use model::quantity::Format;
 use model::{InstanceTypeName, PriceNanoUsdPerHour, Quantity};
 
@@ -77,7 +78,7 @@ pub fn real_shaped() -> Vec<InstanceType> {
 }
 
 fn family(family: &str, arch: &str, gib_per_cpu: i64, price_per_cpu: i64, types: &mut Vec<InstanceType>) {
-    let spread = family.bytes().fold(7_i64, |hash, byte| (hash * 31 + i64::from(byte)) % 1009);
+    let spread = spread(family);
     for (size, cpus, pods) in SIZES {
         let on_demand = cpus * price_per_cpu;
         let zones = ZONES.iter().zip(0_i64..);
@@ -99,6 +100,47 @@ fn family(family: &str, arch: &str, gib_per_cpu: i64, price_per_cpu: i64, types:
         let capacity = amounts(cpus * 1000, memory, pods);
         types.push(of(&format!("{family}.{size}"), &["linux"], arch, capacity, overhead, offerings.collect()));
     }
+}
+
+/// The types that EC2 sells in us-east-1, in each zone that sells them, on demand, spot and reserved, with the devices
+/// that drivers publish. Spot costs between a third and two thirds, differently by family and zone. Reservations are
+/// used up, as most are most of the time: a plan looks at them and cannot use them.
+///
+/// # Panics
+/// If the built-in data cannot be used, which the tests of its crate rule out.
+#[must_use]
+pub fn ec2() -> Vec<InstanceType> {
+    let catalogue = cloudprovider_aws::catalogue::of_input(&CatalogueInput::default()).expect("it is built in");
+    let mut types = catalogue.instance_types;
+    for instance_type in &mut types {
+        let family = instance_type.name.split('.').next().unwrap_or_default();
+        let spread = spread(family);
+        let mut reserved = Vec::new();
+        for (index, offering) in (0_i64..).zip(&mut instance_type.offerings) {
+            let percent = 33 + (spread * (index + 3) * 17) % 34;
+            match offering.capacity_type {
+                CapacityType::Spot => offering.price.0 = offering.price.0 / 100 * percent,
+                CapacityType::OnDemand => {
+                    let mut used_up = Offering::new(&offering.zone, CapacityType::Reserved, PriceNanoUsdPerHour(1));
+                    let id = format!("cr-{}-{}", instance_type.name, offering.zone);
+                    used_up.reservation = Some(Reservation { id, remaining: 0 });
+                    reserved.push(used_up);
+                }
+                CapacityType::Reserved => {}
+            }
+        }
+        if !reserved.is_empty() {
+            let sold = instance_type.requirements.entry(labels::CAPACITY_TYPE.to_owned()).or_default();
+            sold.insert(CapacityType::Reserved.as_str().to_owned());
+        }
+        instance_type.offerings.extend(reserved);
+    }
+    types
+}
+
+/// A number that depends on a family's name.
+fn spread(family: &str) -> i64 {
+    family.bytes().fold(7_i64, |hash, byte| (hash * 31 + i64::from(byte)) % 1009)
 }
 
 fn of(
@@ -150,5 +192,17 @@ mod tests {
             let names: BTreeSet<_> = types.iter().map(|instance_type| instance_type.name.as_str()).collect();
             assert_eq!(names.len(), count);
         }
+    }
+
+    #[test]
+    fn types_of_ec2_are_sold_in_three_ways_and_some_have_devices() {
+        let types = ec2();
+        assert!(types.len() > 1300, "{}", types.len());
+        let zones: BTreeSet<_> = types.iter().flat_map(|it| &it.offerings).map(|it| it.zone.as_str()).collect();
+        assert_eq!(zones.len(), 6);
+        let reserved = |it: &Offering| it.capacity_type == CapacityType::Reserved && it.reservation.is_some();
+        assert!(types.iter().all(|it| !it.offerings.is_empty()));
+        assert!(types.iter().filter(|it| it.offerings.iter().any(reserved)).count() > 1300);
+        assert!(types.iter().filter(|it| !it.dynamic_resources.is_empty()).count() > 50);
     }
 }

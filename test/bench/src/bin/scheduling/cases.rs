@@ -6,7 +6,7 @@ use bench::catalogues;
 use serde_json::{Value, json};
 
 use self::pods::{Mix, pod};
-use crate::case::{Case, CaseNode, Options, Preferences};
+use crate::case::{Case, CaseNode, NAMESPACE, Options, Preferences};
 use seeded_random::Random;
 
 /// A case that can be made.
@@ -33,7 +33,7 @@ impl Named {
 }
 
 /// One line for each group, for the head of a table.
-pub(crate) const GROUPS: [(&str, &str); 9] = [
+pub(crate) const GROUPS: [(&str, &str); 10] = [
     ("P1", "Karpenter's own benchmark: diverse pods, 400 types"),
     ("P2", "identical pods with preferences of which one cannot be met"),
     ("P3", "deployments without rules, 800 real-shaped types: price"),
@@ -42,6 +42,7 @@ pub(crate) const GROUPS: [(&str, &str); 9] = [
     ("P6", "60 NodePools with taints, weights, limits and minValues"),
     ("P7", "a backlog of identical pods, and diverse ones"),
     ("P8", "P1's pods, those without a spread with a cluster's default ones, which only prefer"),
+    ("E1", "P1's pods on all types of EC2 with their devices, every tenth with a claim of a GPU in `claims`"),
     ("X2", "cold start: 5,000 nodes with 150,000 pods"),
 ];
 
@@ -76,6 +77,10 @@ pub(crate) fn all(pods: Option<usize>) -> Vec<Named> {
     }
     for count in sizes(&[1000, 5000]) {
         all.push(Named::new("P8", "", count, move || with_defaults(count)));
+    }
+    for count in sizes(&[5000]) {
+        all.push(Named::new("E1", "", count, move || on_ec2(count, 0)));
+        all.push(Named::new("E1", "claims", count, move || on_ec2(count, 10)));
     }
     for count in sizes(&[1000]) {
         all.push(Named::new("X2", "", count, move || cold_start(count)));
@@ -124,6 +129,40 @@ fn on_linear_types(pods: Vec<Value>) -> Case {
 
 fn diverse(count: usize) -> Case {
     on_linear_types(pods::diverse(count, &mut Random::new(42)))
+}
+
+/// The pods of P1 on all types of EC2; of so many each last one claims a GPU, none where that is 0.
+fn on_ec2(count: usize, claiming: usize) -> Case {
+    const GPU: &str = "gpu.nvidia.com";
+    let requirements = json!([among("kubernetes.io/os", &["linux"])]);
+    let mut pods = pods::diverse(count, &mut Random::new(42));
+    let mut device_objects = Vec::new();
+    if claiming > 0 {
+        let expression = format!("device.driver == '{GPU}' && device.attributes['{GPU}'].type == 'gpu'");
+        let request = json!({"name": "gpu", "exactly": {"deviceClassName": GPU, "count": 1}});
+        device_objects = vec![
+            json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": GPU},
+                "spec": {"selectors": [{"cel": {"expression": expression}}]},
+            }),
+            json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+                "metadata": {"name": "gpu", "namespace": NAMESPACE},
+                "spec": {"spec": {"devices": {"requests": [request]}}},
+            }),
+        ];
+        for pod in pods.iter_mut().skip(claiming - 1).step_by(claiming) {
+            pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}]);
+            pod["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "gpu"}]);
+        }
+    }
+    Case {
+        instance_types: catalogues::ec2(),
+        node_pools: vec![node_pool("default", &requirements, json!({}), &json!({}))],
+        device_objects,
+        pods,
+        ..Case::default()
+    }
 }
 
 fn with_defaults(count: usize) -> Case {

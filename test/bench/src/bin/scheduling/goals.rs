@@ -6,8 +6,9 @@ use crate::report::{Row, ratio};
 pub(crate) fn lines(rows: &[Row]) -> Vec<String> {
     let goals = [largest_benchmark(rows), preferences(rows), price(rows), price_against_karpenter(rows), backlog(rows)];
     let more = [on_nodes(rows, "P4-5000"), on_nodes(rows, "X2-1000"), cold_start(rows)];
+    let of_ec2 = [on_ec2(rows, "E1-5000"), on_ec2(rows, "E1-claims-5000")];
     let of_all = [slope(rows), same_bytes(rows), checked(rows)];
-    goals.into_iter().chain(more).chain(of_all).flatten().collect()
+    goals.into_iter().chain(more).chain(of_ec2).chain(of_all).flatten().collect()
 }
 
 fn verdict(must: bool, aim: bool) -> &'static str {
@@ -106,6 +107,16 @@ fn cold_start(rows: &[Row]) -> Option<String> {
     Some(format!(
         "X2: first plan {seconds:.2} s after reading (must 2, aim 1), {mib:.0} MiB (must 300, aim 200 MB): {}",
         verdict(seconds < 2.0 && mib <= 286.1, seconds < 1.0 && mib <= 190.7)
+    ))
+}
+
+/// Beside as many pods of the same kind on types of which there are a third, without devices.
+fn on_ec2(rows: &[Row], name: &str) -> Option<String> {
+    let (ours, plain) = (named(rows, name)?.ours(), named(rows, "P1-5000")?.ours());
+    let (times, mib) = (ratio(ours.cpu_ns, plain.cpu_ns), ours.peak_kib as f64 / 1024.0);
+    Some(format!(
+        "{name}: {times:.1} times the CPU of P1-5000 (must 3), {mib:.0} MiB (must 100): {}",
+        if times <= 3.0 && mib <= 100.0 { "reached" } else { "MISSED" }
     ))
 }
 
