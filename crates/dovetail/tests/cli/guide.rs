@@ -57,7 +57,7 @@ fn check(page: &str, folder: &str, expected: usize) {
 
 #[test]
 fn the_page_on_planning_offline_shows_what_is_printed() {
-    check("docs/offline.md", "examples/shop", 5);
+    check("docs/offline.md", "examples/shop", 6);
 }
 
 #[test]
