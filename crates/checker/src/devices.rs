@@ -291,7 +291,7 @@ impl Compiled {
             match in_cluster.or_else(|| held.done.get(&key)).cloned() {
                 None => new.push((key, class, containers)),
                 Some(allocation) => {
-                    let selector = allocation.node_selector.as_ref();
+                    let selector = allocation.node_selector.as_deref();
                     if !selector.is_none_or(|selector| facts.matches(selector).unwrap_or(false)) {
                         return Err(format!("claim {key:?} is allocated elsewhere").into());
                     }
@@ -423,7 +423,7 @@ fn named(mut slice: ResourceSlice, host: usize, names: PoolNames, devices: &Devi
     let is_of_domain = scope.as_ref().is_some_and(|scope| slice.pool.name.as_str().starts_with(&format!("{scope:?}")));
     if let (Some(NodeScope::Selector(selector)), true) = (&scope, is_of_domain) {
         let allocations = devices.objects.claims.values().filter_map(|claim| claim.allocation.as_ref());
-        let mut of_domain = allocations.filter(|allocation| allocation.node_selector.as_ref() == Some(selector));
+        let mut of_domain = allocations.filter(|allocation| allocation.node_selector.as_deref() == Some(selector));
         let name = of_domain.find_map(|allocation| {
             let result = allocation.results.iter().find(|result| result.device.driver == slice.driver)?;
             Some(result.device.pool.clone())

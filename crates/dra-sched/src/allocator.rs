@@ -5,13 +5,16 @@
 //! devices in order. Find the lexicographically first assignment under use, capacity, counters, taints and constraints.
 //!
 //! *Algorithm.* Upstream's depth-first walk ([`search`]), which skips a subtree only if that provably holds neither a
-//! solution nor an error: equal devices ([`symmetry`]), counting ([`counting`]), failures seen before.
+//! solution nor an error: equal devices ([`symmetry`]), counting ([`counting`]), failures seen before. Where upstream
+//! may answer with an error, [`errors`] finds out how far counting may go.
 //!
-//! *Complexity.* Without contention: the devices before the chosen ones. In the worst case exponential in the number of
+//! *Complexity.* Without contention: the devices before the chosen ones. Where at most one rule couples the requests,
+//! polynomial, with possible errors too (the bound is in [`errors`]). In the worst case exponential in the number of
 //! distinct devices; the step budget bounds it, and running out is an answer of its own.
 
 mod constraints;
 mod counting;
+mod errors;
 pub(crate) mod report;
 mod result;
 mod search;

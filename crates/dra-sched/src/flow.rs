@@ -13,9 +13,13 @@ pub(crate) struct Wants {
 pub(crate) fn serves(demands: &[Wants], supplies: &[Option<usize>]) -> bool {
     let given = demands.iter().map(|demand| vec![0; demand.offers.len()]).collect();
     let mut flow = Flow { demands, free: supplies.to_vec(), given };
+    let mut visited = vec![false; supplies.len()];
     (0..demands.len()).all(|index| {
         let wanted = demands.get(index).map_or(0, |demand| demand.wanted);
-        (0..wanted).all(|_| flow.give_one(index, &mut vec![false; supplies.len()]))
+        (0..wanted).all(|_| {
+            visited.fill(false);
+            flow.give_one(index, &mut visited)
+        })
     })
 }
 

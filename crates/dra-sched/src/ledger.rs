@@ -217,7 +217,7 @@ impl ClusterLedger {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
             let mut units: SmallVec<[Unit; 2]> =
                 inventory.device_key(&result.device).map(Unit::from).into_iter().collect();
-            units.extend(stand_ins::of(inventory, result, allocation.node_selector.as_ref(), &self.base));
+            units.extend(stand_ins::of(inventory, result, allocation.node_selector.as_deref(), &self.base));
             self.base.add_result(result, units);
         }
     }

@@ -209,7 +209,7 @@ pub struct Allocation {
     /// Configuration: of the class first, then of the claim.
     pub config: Vec<ResultConfig>,
     /// Where the claim can be used; None for everywhere.
-    pub node_selector: Option<NodeSelector>,
+    pub node_selector: Option<Arc<NodeSelector>>,
     /// When it was allocated, for the time-out of binding.
     pub timestamp: Option<Timestamp>,
 }
@@ -483,7 +483,7 @@ impl Allocation {
         Ok(Self {
             results: devices.field("results").list(AllocationResult::read)?,
             config: devices.field("config").list(config)?,
-            node_selector: NodeSelector::read(&reader.field("nodeSelector"))?,
+            node_selector: NodeSelector::read(&reader.field("nodeSelector"))?.map(Arc::new),
             timestamp: reader.field("allocationTimestamp").time()?,
         })
     }

@@ -23,7 +23,7 @@ use crate::Gates;
 const STEPS: u64 = 1_000_000;
 
 /// What a claim was given, but for which of equal devices: the shapes, and who can use them.
-pub type Given = (Vec<String>, Option<NodeSelector>);
+pub type Given = (Vec<String>, Option<Arc<NodeSelector>>);
 
 /// Whether devices that differ in nothing but numbers are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -98,7 +98,7 @@ fn allocation(allocation: &Allocation) -> Value {
             json!([source, requests, opaque.map(|opaque| json!([opaque.driver.as_str(), &*opaque.parameters]))])
         })
         .collect();
-    json!({"devices": devices, "config": config, "nodeSelector": allocation.node_selector.as_ref().map(node_selector)})
+    json!({"devices": devices, "config": config, "nodeSelector": allocation.node_selector.as_deref().map(node_selector)})
 }
 
 fn node_selector(selector: &NodeSelector) -> Value {

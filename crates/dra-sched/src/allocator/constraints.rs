@@ -60,22 +60,22 @@ impl ConstraintState {
     }
 
     /// Notes a device; the caller has asked [`Self::admits`].
-    pub(crate) fn add(&mut self, request: usize, value: Held) {
+    pub(crate) fn add(&mut self, request: usize, value: &Held) {
         match self {
             Self::Match { common } => {
                 let narrowed = match (common.last(), value) {
                     (Some(Held::Values(common)), Held::Values(values)) => {
                         Held::Values(common.iter().copied().filter(|id| values.contains(id)).collect())
                     }
-                    (_, value) => value,
+                    (_, value) => value.clone(),
                 };
                 common.push(narrowed);
             }
             Self::Distinct { held, picked, forgets } => {
                 *picked += 1;
                 match held.iter_mut().find(|(of, _)| *forgets && *of == request) {
-                    Some((_, last)) => *last = value,
-                    None => held.push((request, value)),
+                    Some((_, last)) => *last = value.clone(),
+                    None => held.push((request, value.clone())),
                 }
             }
         }
@@ -109,6 +109,14 @@ impl ConstraintState {
                     added.sort_unstable();
                 }
             }
+        }
+    }
+
+    /// Whether a device was picked.
+    pub(crate) fn is_begun(&self) -> bool {
+        match self {
+            Self::Match { common } => !common.is_empty(),
+            Self::Distinct { picked, .. } => *picked > 0,
         }
     }
 

@@ -5,10 +5,12 @@
 //! even the relaxed problem has no solution, there is none. Hall's condition over requests is a maximum flow; a
 //! matchAttribute constraint is tested once per value; counters by the least that each request must draw.
 //!
-//! A test may cover only the requests up to a place: if even these cannot all be served, the search never gets past it.
+//! A proof has a [`Scope`]: it may cover only the requests up to a place (if even these cannot all be served, the search
+//! never gets past it), and only assignments that leave some devices free or agree on some value.
 //!
 //! Cost: demands × classes for one flow, times the values of one attribute.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Id, OutOfBudget};
@@ -54,37 +56,52 @@ struct Supply {
     devices: Option<usize>,
 }
 
-/// Whether a search can be refuted before anything is picked, once device classes are known. It must have no request at
-/// which upstream can answer with an error that the search would reach.
-pub(super) fn refute_all(search: &mut Search<'_>) -> Result<Option<Proof>, OutOfBudget> {
-    refute(search, (ClaimPosition::from_index(0), 0), None)
+/// The rest of a search: a request and all requests after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    pub(super) place: Place,
+    /// What is left of the first request, if that is one of its branches only.
+    pub(super) current: Option<Current>,
 }
 
-/// Whether the rest of a search is refuted. The rest is one request and all requests after it, up to the next one at
-/// which an error is possible. If a branch is given, the request still needs its devices after the `done`-th, taken
-/// from `start` on.
+/// A branch that is being served.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Current {
+    pub(super) branch: BranchIndex,
+    /// Devices that it has.
+    pub(super) done: usize,
+    /// Where its next device may be at the earliest.
+    pub(super) start: usize,
+}
+
+/// What a proof looks at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope<'s> {
+    pub(super) rest: Rest,
+    /// Requests from here on are left out; None for none.
+    pub(super) until: Option<Place>,
+    /// Assignments that give out one of these devices do not count. They are free now, and are not shared.
+    pub(super) avoided: &'s [Position],
+    /// Assignments in which a matchAttribute constraint, by claim and position, does not end up with this value do not
+    /// count.
+    pub(super) value: Option<(ClaimPosition, usize, ValueId)>,
+}
+
+/// A proof, if there is one, that the requests of a scope cannot all be served.
 pub(super) fn refute(
     search: &mut Search<'_>,
-    place: Place,
-    current: Option<(BranchIndex, usize, usize)>,
+    classes: &Classes,
+    scope: Scope<'_>,
 ) -> Result<Option<Proof>, OutOfBudget> {
-    let Some(classes) = search.classes.take() else { return Ok(None) };
-    let until = classes.next_error(place);
-    let proof = if until == Some(place) {
-        Ok(None)
-    } else {
-        search.budget.spend(1).and_then(|()| {
-            let without_counters = symmetry::counters_are_mixed_up(search);
-            Tests { search, classes: &classes, without_counters, contended: false }.run(place, until, current)
-        })
-    };
-    search.classes = Some(classes);
-    proof
+    search.budget.spend(1)?;
+    let without_counters = symmetry::counters_are_mixed_up(search);
+    Tests { search, classes, scope, without_counters, contended: false }.run()
 }
 
 struct Tests<'t, 'a> {
     search: &'t mut Search<'a>,
     classes: &'t Classes,
+    scope: Scope<'t>,
     /// Counters are left out, because the search decides whose counters a device draws from.
     without_counters: bool,
     /// Whether several demands compete for a supply; if not, each has what it is offered.
@@ -92,14 +109,9 @@ struct Tests<'t, 'a> {
 }
 
 impl Tests<'_, '_> {
-    fn run(
-        &mut self,
-        place: Place,
-        until: Option<Place>,
-        current: Option<(BranchIndex, usize, usize)>,
-    ) -> Result<Option<Proof>, OutOfBudget> {
+    fn run(&mut self) -> Result<Option<Proof>, OutOfBudget> {
         let supplies = self.supplies();
-        let demands = self.demands(&supplies, place, until, current);
+        let demands = self.demands(&supplies);
         // The tests come by their cost: counts, one flow, counters, and flows for each value of an attribute.
         if let Some(proof) = demands.iter().find_map(too_few) {
             return Ok(Some(proof));
@@ -113,13 +125,13 @@ impl Tests<'_, '_> {
             return Ok(Some(proof));
         }
         for claim in self.search.claims.ids() {
-            for constraint in 0..self.search.claims[claim].constraints.len() {
+            for constraint in 0..self.search.claims[claim].class.constraints.len() {
                 // A constraint that covers none of the requests left cannot refute them.
                 let covers = |demand: &Demand| demand.claim == claim && demand.constraints.contains(&constraint);
                 if !demands.iter().any(covers) {
                     continue;
                 }
-                let proof = match self.search.constraints[claim].get(constraint) {
+                let proof = match self.search.claims[claim].constraints.get(constraint) {
                     Some(ConstraintState::Match { .. }) => {
                         self.no_common_value(&demands, &supplies, claim, constraint)?
                     }
@@ -143,7 +155,7 @@ impl Tests<'_, '_> {
         for (class, members) in self.classes.members.iter_enumerated().filter(of_use) {
             let example = members.iter().find(|position| self.search.touched.get(**position).is_none());
             let Some(&example) = example else { continue };
-            let devices = self.classes.untouched(self.search, class, 0);
+            let devices = self.untouched(class, 0);
             let shared = self.search.is_shareable(example);
             supplies.push(Supply { example, class, touched: false, devices: (!shared).then_some(devices) });
         }
@@ -153,25 +165,27 @@ impl Tests<'_, '_> {
         supplies
     }
 
-    fn demands(
-        &mut self,
-        supplies: &[Supply],
-        (claim, request): Place,
-        until: Option<Place>,
-        current: Option<(BranchIndex, usize, usize)>,
-    ) -> Vec<Demand> {
+    /// How many devices of a class from a position on are untouched and need not be avoided.
+    fn untouched(&self, class: ClassIndex, start: usize) -> usize {
+        let is_of_class = |position: &&Position| self.classes.of[**position] == class && position.index() >= start;
+        let avoided = self.scope.avoided.iter().filter(is_of_class).count();
+        self.classes.untouched(self.search, class, start).saturating_sub(avoided)
+    }
+
+    fn demands(&mut self, supplies: &[Supply]) -> Vec<Demand> {
+        let Scope { rest: Rest { place: (claim, request), current }, until, .. } = self.scope;
         let mut demands = Vec::new();
-        if let Some((branch, done, start)) = current {
+        if let Some(Current { branch, done, start }) = current {
             let wanted = self.search.branches[branch].wanted.saturating_sub(done);
             demands.push(self.demand(supplies, claim, &[branch], wanted, start));
         }
         for later in self.search.claims.ids().filter(|later| *later >= claim) {
             let first = if later == claim { request + usize::from(current.is_some()) } else { 0 };
-            for request in first..self.search.layout[later].len() {
+            for request in first..self.search.claims[later].class.requests.len() {
                 if until.is_some_and(|until| (later, request) >= until) {
                     return demands;
                 }
-                let branches = self.search.layout[later].get(request).cloned().unwrap_or_default();
+                let branches: SmallVec<[BranchIndex; 1]> = self.search.branches_of(later, request).iter().collect();
                 let wanted = branches.iter().map(|branch| self.search.branches[*branch].wanted).min().unwrap_or(0);
                 demands.push(self.demand(supplies, later, &branches, wanted, 0));
             }
@@ -190,7 +204,7 @@ impl Tests<'_, '_> {
         let covers = |constraint: &usize| {
             branches.iter().all(|branch| self.search.branches[*branch].alternative.constraints.contains(constraint))
         };
-        let constraints = (0..self.search.claims[claim].constraints.len()).filter(covers).collect();
+        let constraints = (0..self.search.claims[claim].class.constraints.len()).filter(covers).collect();
         let admin = branches.iter().any(|branch| self.search.branches[*branch].alternative.admin_access);
         let name = match branches {
             [branch] => self.search.branches[*branch].alternative.name.clone(),
@@ -204,9 +218,9 @@ impl Tests<'_, '_> {
                 (true, _) => usize::from(supply.example.index() >= start),
                 (false, 0) => match supply.devices {
                     Some(devices) => devices,
-                    None => self.classes.untouched(self.search, supply.class, 0),
+                    None => self.untouched(supply.class, 0),
                 },
-                (false, start) => self.classes.untouched(self.search, supply.class, start),
+                (false, start) => self.untouched(supply.class, start),
             };
             let usable = |branch: &BranchIndex| {
                 self.classes.is_open_to(supply.class, *branch) && self.usable(*branch, supply.example)
@@ -237,7 +251,7 @@ impl Tests<'_, '_> {
         alternative.constraints.iter().all(|constraint| {
             let held = search.held(branch, *constraint, position);
             let lists = search.lists;
-            search.constraints[claim].get(*constraint).is_some_and(|state| state.admits(&held, lists))
+            search.claims[claim].constraints.get(*constraint).is_some_and(|state| state.admits(&held, lists))
         })
     }
 
@@ -253,13 +267,13 @@ impl Tests<'_, '_> {
         let wanted: usize = covered.clone().map(|demand| demand.wanted).sum();
         let Some(first) = covered.clone().next() else { return Ok(None) };
         let mut values: BTreeSet<ValueId> = BTreeSet::new();
-        match self.search.constraints[claim].get(constraint).and_then(ConstraintState::common) {
+        match self.search.claims[claim].constraints.get(constraint).and_then(ConstraintState::common) {
             Some(common) => values.extend(common),
             None => {
                 // The first device may have any value. A value of unknown kind matches nothing, but is enough for one
                 // device.
                 for held in first.supplies.iter().flat_map(|offer| held(self.search, first, constraint, offer)) {
-                    match held {
+                    match &*held {
                         Held::Values(held) => values.extend(held),
                         Held::Opaque if wanted <= 1 => return Ok(None),
                         Held::Opaque | Held::Missing | Held::Failed => {}
@@ -267,11 +281,14 @@ impl Tests<'_, '_> {
                 }
             }
         }
+        if let Some((.., value)) = self.scope.value.filter(|of| (of.0, of.1) == (claim, constraint)) {
+            values.retain(|possible| *possible == value);
+        }
         for value in values {
             self.search.budget.spend(1)?;
             let search = &*self.search;
             let has = |demand: &Demand, offer: &Offer| {
-                let has = |held: Held| matches!(held, Held::Values(held) if held.contains(&value));
+                let has = |held: Cow<'_, Held>| matches!(&*held, Held::Values(held) if held.contains(&value));
                 !covers(demand) || held(search, demand, constraint, offer).any(has)
             };
             let enough = demands.iter().filter(|demand| covers(demand)).all(|demand| {
@@ -300,7 +317,7 @@ impl Tests<'_, '_> {
         for demand in demands.iter().filter(covers) {
             for offer in &demand.supplies {
                 for held in held(self.search, demand, constraint, offer) {
-                    match held {
+                    match &*held {
                         Held::Values(held) => values.extend(held),
                         Held::Opaque => unknown += offer.devices,
                         Held::Missing | Held::Failed => {}
@@ -369,7 +386,7 @@ fn held<'s>(
     demand: &'s Demand,
     constraint: usize,
     offer: &'s Offer,
-) -> impl Iterator<Item = Held> + 's {
+) -> impl Iterator<Item = Cow<'s, Held>> {
     let derived = move |branch: &BranchIndex| search.branches[*branch].alternative.derived_for(constraint);
     let branches = demand.branches.iter().enumerate().filter(move |(index, branch)| {
         let before = demand.branches.iter().take(*index);

@@ -97,7 +97,7 @@ fn report(search: &mut Search<'_>, branch: BranchIndex) -> RequestReport {
     let of = &search.branches[branch];
     RequestReport {
         claim: model::Id::index(of.claim),
-        claim_name: Arc::clone(&search.claims[of.claim].name),
+        claim_name: Arc::clone(&search.claims[of.claim].class.name),
         request: of.alternative.name.clone(),
         class: of.alternative.class.meta.name.name.as_ref().into(),
         wanted: of.alternative.count.map(|count| count as u64),
@@ -118,7 +118,7 @@ fn constraints(search: &mut Search<'_>, proof: &Proof) -> Vec<ConstraintReport> 
     };
     let mut reports = Vec::new();
     for claim in search.claims.ids() {
-        let compiled = search.claims[claim].constraints.clone();
+        let compiled = search.claims[claim].class.constraints.clone();
         for (index, constraint) in compiled.into_iter().enumerate() {
             if !blamed(model::Id::index(claim), index) {
                 continue;
@@ -234,9 +234,9 @@ fn missing_attribute(search: &Search<'_>, branch: BranchIndex, position: Positio
     let alternative = search.branches[branch].alternative;
     let claim = search.branches[branch].claim;
     alternative.constraints.iter().find_map(|&constraint| {
-        let compiled = search.claims[claim].constraints.get(constraint)?;
+        let compiled = search.claims[claim].class.constraints.get(constraint)?;
         let attribute = || search.inventory.attributes[compiled.attribute].name.clone();
-        match search.held(branch, constraint, position) {
+        match &*search.held(branch, constraint, position) {
             Held::Missing => Some(Rule::NoAttribute { attribute: attribute() }),
             Held::Failed => Some(Rule::DerivedError {
                 attribute: attribute(),

@@ -31,7 +31,7 @@ pub(super) fn found(search: &Search<'_>, need: Need) -> Outcome {
         match node_selector(search, claim) {
             Ok((node_selector, pins)) => {
                 allocations.push(Allocation {
-                    results: search.picks[claim].iter().map(|pick| result(search, pick)).collect(),
+                    results: search.picks_of(claim).iter().map(|pick| result(search, pick)).collect(),
                     config: config(search, claim),
                     node_selector,
                     timestamp: None,
@@ -42,7 +42,7 @@ pub(super) fn found(search: &Search<'_>, need: Need) -> Outcome {
             }
             Err(fault) => return Outcome::Refused(Refusal::Fault(fault)),
         }
-        for (request, of) in search.claims[claim].requests.iter().enumerate() {
+        for (request, of) in search.claims[claim].class.requests.iter().enumerate() {
             if of.first_available {
                 let chosen = chosen(search, claim, request).map_or(0, |branch| search.branches[branch].index);
                 score += BEST_SCORE.saturating_sub(chosen);
@@ -60,7 +60,7 @@ pub(super) fn found(search: &Search<'_>, need: Need) -> Outcome {
 /// The branch that served a request.
 fn chosen(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<BranchIndex> {
     let of_request = |pick: &&Pick| search.branches[pick.branch].request == request;
-    search.picks[claim].iter().find(of_request).map(|pick| pick.branch)
+    search.picks_of(claim).iter().find(of_request).map(|pick| pick.branch)
 }
 
 fn result(search: &Search<'_>, pick: &Pick) -> AllocationResult {
@@ -93,7 +93,7 @@ fn result(search: &Search<'_>, pick: &Pick) -> AllocationResult {
 /// The configurations of classes, each once, in the order of requests; then those of the claim for the branches that
 /// were chosen.
 fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
-    let class = search.claims[claim];
+    let class = search.claims[claim].class;
     let mut alternatives = class.requests.iter().flat_map(|request| &request.alternatives);
     if class.spec.config.is_empty() && alternatives.all(|alternative| alternative.class.config.is_empty()) {
         return Vec::new();
@@ -156,7 +156,7 @@ fn config(search: &Search<'_>, claim: ClaimPosition) -> Vec<ResultConfig> {
 
 /// Upstream takes the first alternative of a request that got no device.
 fn chosen_or_first(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<BranchIndex> {
-    chosen(search, claim, request).or_else(|| search.layout[claim].get(request)?.first().copied())
+    chosen(search, claim, request).or_else(|| search.branches_of(claim, request).iter().next())
 }
 
 /// `request`, or `request/subrequest` of what was chosen.
@@ -165,9 +165,9 @@ fn name(search: &Search<'_>, claim: ClaimPosition, request: usize) -> Option<Req
 }
 
 /// The node selector of a claim's result, and whether it pins the claim to this node.
-fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<NodeSelector>, bool), Fault> {
+fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<Arc<NodeSelector>>, bool), Fault> {
     let mut term = NodeSelectorTerm::default();
-    for pick in &search.picks[claim] {
+    for pick in search.picks_of(claim) {
         let device = search.device(pick.position);
         let slice = &search.inventory.slices[search.entry(pick.position).slice].slice;
         let brought = &search.view.pools[search.view_device(pick.position).pool].brought;
@@ -178,7 +178,7 @@ fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<No
         };
         if device.binds_to_node || matches!(scope, Some(NodeScope::Node(_))) {
             let only_here = search.view.only_here.get_or_init(|| only(search.facts.name.as_ref()));
-            return Ok((Some(only_here.clone()), true));
+            return Ok((Some(Arc::clone(only_here)), true));
         }
         let Some(NodeScope::Selector(selector)) = scope else { continue };
         match selector.terms.as_slice() {
@@ -189,7 +189,7 @@ fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<No
             }
             terms => {
                 return Err(Fault::SelectorTerms {
-                    claim: Arc::clone(&search.claims[claim].name),
+                    claim: Arc::clone(&search.claims[claim].class.name),
                     device: search.device_id(pick.position),
                     terms: terms.len(),
                 });
@@ -197,16 +197,17 @@ fn node_selector(search: &Search<'_>, claim: ClaimPosition) -> Result<(Option<No
         }
     }
     let empty = term.match_fields.is_empty() && term.match_expressions.is_empty();
-    Ok(((!empty).then(|| NodeSelector { terms: vec![term] }), false))
+    Ok(((!empty).then(|| Arc::new(NodeSelector { terms: vec![term] })), false))
 }
 
-fn only(name: Option<&NodeName>) -> NodeSelector {
+fn only(name: Option<&NodeName>) -> Arc<NodeSelector> {
     let requirement = NodeSelectorRequirement {
         key: "metadata.name".into(),
         operator: NodeSelectorOperator::In,
         values: vec![name.map_or_else(|| "".into(), |name| Arc::from(name.as_str()))],
     };
-    NodeSelector { terms: vec![NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![requirement] }] }
+    let term = NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![requirement] };
+    Arc::new(NodeSelector { terms: vec![term] })
 }
 
 fn add(to: &mut Vec<NodeSelectorRequirement>, from: &[NodeSelectorRequirement]) {
@@ -227,7 +228,7 @@ fn add(to: &mut Vec<NodeSelectorRequirement>, from: &[NodeSelectorRequirement]) 
 fn usage(search: &Search<'_>) -> Usage {
     let mut usage = Usage::default();
     let mut shared: BTreeSet<Position> = BTreeSet::new();
-    for pick in search.picks.iter().flatten() {
+    for pick in &search.picks {
         if search.branches[pick.branch].alternative.admin_access {
             continue;
         }

@@ -8,8 +8,9 @@ use model::{Budget, Id, IdVec, define_id};
 use smallvec::SmallVec;
 
 use super::constraints::ConstraintState;
+use super::counting::{Current, Rest};
 use super::symmetry::{ClassIndex, Classes, Place};
-use super::{Need, Outcome, Question, counting, result, symmetry};
+use super::{Need, Outcome, Question, errors, result, symmetry};
 use crate::capacity::{BadCapacity, Demand};
 use crate::compile::attributes::Held;
 use crate::compile::claims::{Alternative, ClaimClass};
@@ -42,6 +43,29 @@ define_id! {
 define_id! {
     /// One way to satisfy one request of one claim.
     pub(crate) struct BranchIndex;
+}
+
+/// A claim of a walk.
+#[derive(Debug)]
+pub(crate) struct WalkedClaim<'a> {
+    pub(crate) class: &'a ClaimClass,
+    /// The first of its branches; the others follow.
+    first_branch: usize,
+    /// Of each of its constraints.
+    pub(crate) constraints: Vec<ConstraintState>,
+}
+
+/// The branches of one request, in upstream's order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Branches {
+    first: usize,
+    count: usize,
+}
+
+impl Branches {
+    pub(crate) fn iter(self) -> impl Iterator<Item = BranchIndex> + Clone {
+        (self.first..self.first + self.count).map(BranchIndex::from_index)
+    }
 }
 
 /// One way to satisfy one request.
@@ -85,14 +109,12 @@ pub(crate) struct Search<'a> {
     pub(crate) view: &'a View,
     /// The question, to begin anew.
     question: Question<'a>,
-    pub(crate) claims: IdVec<ClaimPosition, &'a ClaimClass>,
+    pub(crate) claims: IdVec<ClaimPosition, WalkedClaim<'a>>,
     pub(crate) taken: Taken<'a>,
     pub(crate) budget: &'a mut Budget,
     pub(crate) branches: IdVec<BranchIndex, Branch<'a>>,
-    /// By claim and request: its branches.
-    pub(crate) layout: IdVec<ClaimPosition, Vec<SmallVec<[BranchIndex; 1]>>>,
-    pub(crate) picks: IdVec<ClaimPosition, Vec<Pick>>,
-    pub(crate) constraints: IdVec<ClaimPosition, Vec<ConstraintState>>,
+    /// In the order of claims.
+    pub(crate) picks: Vec<Pick>,
     pub(crate) touched: Touched,
     pub(crate) lists: bool,
     derived: Values<'a>,
@@ -107,6 +129,8 @@ pub(crate) struct Search<'a> {
     pub(crate) classes: Option<Classes>,
     /// Devices looked at so far.
     looked: usize,
+    /// Whether a device was taken back.
+    went_back: bool,
     /// Devices that a constraint does not admit may be skipped before any other rule is checked. Not in old releases,
     /// which remember what they checked.
     passes_over: bool,
@@ -124,7 +148,7 @@ pub(super) fn run(question: Question<'_>, need: Need, budget: &mut Budget) -> Ou
         Walk::OutOfBudget => return Outcome::OutOfBudget,
         Walk::Fault(fault) => return Outcome::Refused(Refusal::Fault(*fault)),
         Walk::TooMany => {
-            let claim = search.claims.iter().next().map_or_else(|| "".into(), |claim| Arc::clone(&claim.name));
+            let claim = search.claims.iter().next().map_or_else(|| "".into(), |claim| Arc::clone(&claim.class.name));
             return Outcome::Refused(Refusal::Fault(Fault::TooManyDevices { claim }));
         }
         Walk::Refuted(proof) => proof,
@@ -142,9 +166,25 @@ pub(super) fn run(question: Question<'_>, need: Need, budget: &mut Budget) -> Ou
 }
 
 impl Search<'_> {
+    /// The branches of a request; none if there is no such request.
+    pub(crate) fn branches_of(&self, claim: ClaimPosition, request: usize) -> Branches {
+        let of_claim = &self.claims[claim];
+        match of_claim.class.requests.get(request) {
+            Some(of) => Branches { first: of_claim.first_branch + of.before, count: of.alternatives.len() },
+            None => Branches { first: 0, count: 0 },
+        }
+    }
+
+    /// What was picked for a claim.
+    pub(crate) fn picks_of(&self, claim: ClaimPosition) -> &[Pick] {
+        let before = |of: ClaimPosition| self.picks.partition_point(|pick| self.branches[pick.branch].claim < of);
+        let next = ClaimPosition::from_index(claim.index() + 1);
+        self.picks.get(before(claim)..before(next)).unwrap_or_default()
+    }
+
     fn request(&mut self, claim: ClaimPosition, request: usize) -> Walk {
-        let Some(requests) = self.layout.try_get(claim) else { return Walk::Found };
-        let Some(branches) = requests.get(request) else {
+        let Some(of_claim) = self.claims.try_get(claim) else { return Walk::Found };
+        let Some(of_request) = of_claim.class.requests.get(request) else {
             let next = ClaimPosition::from_index(claim.index() + 1);
             return match self.request(next, 0) {
                 // The claims before may have chosen otherwise, but that would not make this one smaller.
@@ -152,12 +192,12 @@ impl Search<'_> {
                 other => other,
             };
         };
-        let branches = branches.clone();
-        if !self.claims[claim].requests.get(request).is_some_and(|request| request.first_available) {
-            return branches.first().map_or(Walk::Exhausted, |branch| self.devices(*branch, 0, 0));
+        let branches = self.branches_of(claim, request);
+        if !of_request.first_available {
+            return branches.iter().next().map_or(Walk::Exhausted, |branch| self.devices(branch, 0, 0));
         }
         let mut all_too_many = true;
-        for branch in branches {
+        for branch in branches.iter() {
             match self.devices(branch, 0, 0) {
                 Walk::TooMany => {}
                 Walk::Exhausted => all_too_many = false,
@@ -177,7 +217,8 @@ impl Search<'_> {
         if done >= wanted {
             return self.request(claim, request + 1);
         }
-        if wanted - done > Allocation::MAX_RESULTS - self.picks[claim].len().min(Allocation::MAX_RESULTS) {
+        let is_too_many = |picked: usize| picked + wanted - done > Allocation::MAX_RESULTS;
+        if is_too_many(self.picks.len()) && is_too_many(self.picks_of(claim).len()) {
             return Walk::TooMany;
         }
         let state = match self.known_to_fail(branch, done, start) {
@@ -216,7 +257,7 @@ impl Search<'_> {
         if state.as_ref().is_some_and(|state| self.failed.contains(state)) {
             return Err(Walk::Exhausted);
         }
-        match counting::refute(self, place, Some((branch, done, start))) {
+        match errors::refute(self, Rest { place, current: Some(Current { branch, done, start }) }) {
             Ok(None) => Ok(state),
             Ok(Some(_)) => Err(Walk::Exhausted),
             Err(_) => Err(Walk::OutOfBudget),
@@ -226,7 +267,9 @@ impl Search<'_> {
     /// Whether only one device is left to pick.
     fn is_last(&self, branch: BranchIndex, done: usize) -> bool {
         let Branch { claim, request, wanted, .. } = self.branches[branch];
-        done + 1 == wanted && claim.index() + 1 == self.claims.len() && request + 1 == self.layout[claim].len()
+        done + 1 == wanted
+            && claim.index() + 1 == self.claims.len()
+            && request + 1 == self.claims[claim].class.requests.len()
     }
 
     fn next_of_all(&mut self, branch: BranchIndex, done: usize, position: Position) -> Walk {
@@ -295,6 +338,9 @@ impl Search<'_> {
             }
             failed.extend(self.class_of(branch, position));
         }
+        if let Some(proof) = self.too_few(branch, done) {
+            return Walk::Refuted(proof);
+        }
         // As long as little was looked at, walking on is cheaper than a proof (see `PROOF_PATIENCE`).
         if passed_over && self.looked < PROOF_PATIENCE * self.view.devices.len() {
             return Walk::Exhausted;
@@ -302,13 +348,29 @@ impl Search<'_> {
         self.failure()
     }
 
+    /// The proof that the search's first request wants more devices than it has, where the walk itself has just shown
+    /// that: it has taken every device that the request could use, and that is what counting would find.
+    fn too_few(&self, branch: BranchIndex, done: usize) -> Option<Proof> {
+        let Branch { claim, request, alternative, wanted, .. } = self.branches[branch];
+        // Picks may keep a request from devices by a constraint or by counters.
+        let is_kept_from_some = done > 0 && !alternative.constraints.is_empty()
+            || self.view.pools.iter().any(|pool| !pool.drawing.is_empty());
+        let is_only_way = (claim.index(), request) == (0, 0) && self.branches_of(claim, request).iter().count() == 1;
+        (!self.went_back && is_only_way && !is_kept_from_some).then(|| Proof::TooFew {
+            claim: 0,
+            request: alternative.name.clone(),
+            wanted: wanted as u64,
+            usable: done as u64,
+        })
+    }
+
     /// Whether a constraint does not admit a device, and upstream would find no error before it checks the constraint.
     fn is_unlike(&self, branch: BranchIndex, position: Position) -> bool {
         let Branch { claim, alternative, .. } = self.branches[branch];
         for &constraint in &alternative.constraints {
             let value = self.held(branch, constraint, position);
-            let state = self.constraints[claim].get(constraint);
-            if value == Held::Failed {
+            let state = self.claims[claim].constraints.get(constraint);
+            if *value == Held::Failed {
                 return false;
             }
             if !state.is_some_and(|state| state.admits(&value, self.lists)) {
@@ -344,7 +406,7 @@ impl Search<'_> {
             return Walk::Fault(Box::new(fault));
         }
         fresh.classes = Some(symmetry::classes(&mut fresh));
-        let proof = counting::refute_all(&mut fresh);
+        let proof = errors::refute_all(&mut fresh);
         self.classes = fresh.classes.take();
         match proof {
             Ok(None) => Walk::Exhausted,

@@ -7,7 +7,8 @@
 //!
 //! Upstream's errors are kept apart: a subtree may be skipped only if it holds neither a solution nor an error.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use model::collections::{NameMap, NameSet};
 use model::{Id, IdVec, define_id};
@@ -34,9 +35,9 @@ pub(crate) struct Classes {
     pub(crate) members: IdVec<ClassIndex, Vec<Position>>,
     /// The branches that could ever pick a device of a class.
     open_to: IdVec<ClassIndex, SmallVec<[BranchIndex; 2]>>,
-    /// Requests at which upstream may answer with an error, in the order of the search. A subtree that never reaches
-    /// the next of them holds no error.
-    errs_at: BTreeSet<Place>,
+    /// Requests at which upstream may answer with an error, in the order of the search, and what decides whether it
+    /// does. A subtree that never reaches the next of them holds no error.
+    errors: BTreeMap<Place, Vec<ErrorSource>>,
     /// The last request for all devices under a constraint. Whether it ends in an error depends on the order in which
     /// its devices are tried, so up to there nothing may be skipped by symmetry.
     exact_until: Option<Place>,
@@ -48,10 +49,24 @@ pub(crate) struct Classes {
 /// A request, in the order of the walk: claim, position in the claim.
 pub(crate) type Place = (ClaimPosition, usize);
 
+/// What may make a walk end in an error at a request.
+#[derive(Debug)]
+pub(crate) enum ErrorSource {
+    /// Devices, in order, on which something fails when a branch with a count looks at them. It does not look at
+    /// devices that are in use.
+    Failing(BranchIndex, Vec<Position>),
+    /// A branch for all devices under a constraint. It takes its devices in order, and ends in an error at the first
+    /// that the constraint does not admit, if every one up to there can be had.
+    AllUnderConstraint(BranchIndex),
+}
+
+/// By branch: the devices on which it fails.
+type Failing = BTreeMap<BranchIndex, Vec<Position>>;
+
 #[derive(Debug, PartialEq, Eq, Hash, Default)]
 struct Fingerprint<'a> {
     branches: SmallVec<[Answer; 2]>,
-    held: SmallVec<[Held; 1]>,
+    held: SmallVec<[Cow<'a, Held>; 1]>,
     draws: Option<(PoolPosition, &'a [Draw])>,
     /// Free capacity depends on shares that are given out.
     shares: Option<Amounts>,
@@ -94,10 +109,8 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
     let mut open_to = IdVec::new();
     let mut of = IdVec::with_capacity(search.view.devices.len());
     let is_all_under_constraint =
-        |branch: &&Branch<'_>| branch.alternative.count.is_none() && !branch.alternative.constraints.is_empty();
-    let all_under_constraint = search.branches.iter().filter(is_all_under_constraint);
-    let mut errs_at: BTreeSet<Place> = all_under_constraint.map(Branch::place).collect();
-    let exact_until = errs_at.last().copied();
+        |branch: &Branch<'_>| branch.alternative.count.is_none() && !branch.alternative.constraints.is_empty();
+    let mut failing = Failing::new();
     let branches: Vec<BranchIndex> = search.branches.ids().collect();
     let any_admin = search.branches.iter().any(|branch| branch.alternative.admin_access);
     for position in search.view.devices.ids() {
@@ -106,7 +119,7 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
         let fingerprint = if taken && !any_admin {
             Fingerprint { taken, unusable: true, ..Fingerprint::default() }
         } else {
-            fingerprint(search, &branches, position, taken, &mut errs_at)
+            fingerprint(search, &branches, position, taken, &mut failing)
         };
         let class = *ids.entry(fingerprint).or_insert_with_key(|fingerprint| {
             open_to.push(fingerprint.open_to(search, &branches));
@@ -115,14 +128,28 @@ pub(super) fn classes(search: &mut Search<'_>) -> Classes {
         members[class].push(position);
         of.push(class);
     }
-    Classes { of, members, open_to, errs_at, exact_until, past_matters: past_matters(search) }
+    let mut errors: BTreeMap<Place, Vec<ErrorSource>> = BTreeMap::new();
+    let mut exact_until = None;
+    for (branch, of_branch) in search.branches.iter_enumerated() {
+        // A selector that fails on one of all devices has ended the search before it began.
+        let source = if is_all_under_constraint(of_branch) {
+            exact_until = exact_until.max(Some(of_branch.place()));
+            ErrorSource::AllUnderConstraint(branch)
+        } else if let Some(devices) = failing.remove(&branch) {
+            ErrorSource::Failing(branch, devices)
+        } else {
+            continue;
+        };
+        errors.entry(of_branch.place()).or_default().push(source);
+    }
+    Classes { of, members, open_to, errors, exact_until, past_matters: past_matters(search) }
 }
 
 /// What constraints remember in old releases depends on what was taken back before.
 fn past_matters(search: &Search<'_>) -> bool {
     let quirks = &search.inventory.quirks;
     let any_distinct =
-        || search.claims.iter().any(|claim| claim.constraints.iter().any(|constraint| constraint.distinct));
+        || search.claims.iter().any(|claim| claim.class.constraints.iter().any(|constraint| constraint.distinct));
     quirks.distinct_forgets_devices_of_its_request && any_distinct() || counters_are_mixed_up(search)
 }
 
@@ -142,32 +169,28 @@ fn fingerprint<'a>(
     branches: &[BranchIndex],
     position: Position,
     taken: bool,
-    errs_at: &mut BTreeSet<Place>,
+    failing: &mut Failing,
 ) -> Fingerprint<'a> {
     let mut answers = SmallVec::with_capacity(branches.len());
     let mut held = SmallVec::new();
     for &branch in branches {
         let answer = answer(search, branch, position);
-        let errs = match &answer {
+        let mut fails = match &answer {
             Answer::Error => true,
             Answer::BadCapacity => !search.inventory.quirks.bad_capacity_skips_device,
             Answer::No | Answer::Tainted | Answer::Whole | Answer::Demand(_) => false,
         };
         answers.push(answer);
-        if errs {
-            errs_at.insert(search.branches[branch].place());
-        }
         // Nobody reads the values of a device that a request does not want; a derived value could fail there.
-        if search.judge(branch, position) != Judgement::Yes {
-            continue;
-        }
-        let covering = &search.branches[branch].alternative.constraints;
-        for &constraint in covering {
-            let value = search.held(branch, constraint, position);
-            if value == Held::Failed {
-                errs_at.insert(search.branches[branch].place());
+        if search.judge(branch, position) == Judgement::Yes {
+            for &constraint in &search.branches[branch].alternative.constraints {
+                let value = search.held(branch, constraint, position);
+                fails |= *value == Held::Failed;
+                held.push(value);
             }
-            held.push(value);
+        }
+        if fails {
+            failing.entry(branch).or_default().push(position);
         }
     }
     let entry = search.entry(position);
@@ -238,19 +261,19 @@ pub(super) fn state(search: &Search<'_>, classes: &Classes, branch: BranchIndex)
     let mut touched: Vec<_> = search.touched.iter().map(touch).collect();
     touched.sort_unstable();
     let mut constraints = Vec::new();
-    for (index, state) in search.constraints[claim].iter().enumerate() {
+    for (index, state) in search.claims[claim].constraints.iter().enumerate() {
         // Separates one constraint's values from the next one's.
         constraints.push(Held::Missing);
         let _ = index;
         state.fingerprint(&mut constraints);
     }
-    State { branch, picked: search.picks[claim].len(), touched, constraints }
+    State { branch, picked: search.picks_of(claim).len(), touched, constraints }
 }
 
 impl Classes {
-    /// The next request, at a place or after it, where an error is possible; None if there is none.
-    pub(crate) fn next_error(&self, place: Place) -> Option<Place> {
-        self.errs_at.range(place..).next().copied()
+    /// The requests, from a place on, where an error may be possible, with what decides it.
+    pub(crate) fn errors_from(&self, place: Place) -> impl Iterator<Item = (Place, &[ErrorSource])> {
+        self.errors.range(place..).map(|(place, sources)| (*place, sources.as_slice()))
     }
 
     /// Whether only device classes matter from this request on: no earlier choice among equal devices decides its
@@ -267,6 +290,12 @@ impl Classes {
     /// Whether a branch could ever pick a device of a class.
     pub(crate) fn is_open_to(&self, class: ClassIndex, branch: BranchIndex) -> bool {
         self.open_to[class].contains(&branch)
+    }
+
+    /// One device of each class of which a branch could ever pick a device.
+    pub(crate) fn open_to(&self, branch: BranchIndex) -> impl Iterator<Item = Position> {
+        let open = move |(class, _): &(ClassIndex, &Vec<Position>)| self.is_open_to(*class, branch);
+        self.members.iter_enumerated().filter(open).filter_map(|(_, members)| members.first().copied())
     }
 
     /// How many devices of a class from a position on are untouched.

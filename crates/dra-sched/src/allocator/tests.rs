@@ -3,6 +3,8 @@
 mod brute_force;
 mod derived;
 mod errors_apart;
+mod errors_bounded;
+mod errors_brute_force;
 mod explained;
 
 use serde_json::{Value, json};

@@ -4,6 +4,7 @@
 //! group is a value, but nothing is known about how it compares with other values: for matchAttribute it only equals
 //! itself, and for distinctAttribute it differs only from groups that were declared distinct.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use model::IdVec;
@@ -168,15 +169,15 @@ impl AttributeColumn {
 }
 
 /// The value of a device under an attribute.
-pub(crate) fn held(
-    columns: &IdVec<AttributeIndex, AttributeColumn>,
+pub(crate) fn held<'c>(
+    columns: &'c IdVec<AttributeIndex, AttributeColumn>,
     attribute: AttributeIndex,
     device: &DeviceEntry,
     group_offset: Option<u32>,
-) -> Held {
+) -> Cow<'c, Held> {
     match device.bound.iter().find(|(bound, _)| *bound == attribute) {
-        Some((_, group)) => Held::Values(smallvec![ValueId::group(group_seen(*group, group_offset))]),
-        None => columns[attribute].held[device.shape].clone(),
+        Some((_, group)) => Cow::Owned(Held::Values(smallvec![ValueId::group(group_seen(*group, group_offset))])),
+        None => Cow::Borrowed(&columns[attribute].held[device.shape]),
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct ClaimClass {
 pub(crate) struct Request {
     pub(crate) first_available: bool,
     pub(crate) alternatives: Vec<Alternative>,
+    /// How many alternatives the requests before it have together.
+    pub(crate) before: usize,
 }
 
 /// One way to satisfy a request.
@@ -120,6 +122,11 @@ impl ClaimClass {
         };
         Self { name: Arc::clone(name), spec: Arc::clone(spec), requests, constraints, fault }
     }
+
+    /// The alternatives of all requests.
+    pub(crate) fn alternatives(&self) -> usize {
+        self.requests.last().map_or(0, |last| last.before + last.alternatives.len())
+    }
 }
 
 /// Whether the requests want more devices than a claim's status can hold, whichever alternatives are chosen. Requests
@@ -158,24 +165,23 @@ struct Compiler<'a> {
 impl Compiler<'_> {
     fn requests(&mut self, spec: &ResourceClaimSpec) -> Result<Vec<Request>, ClaimFault> {
         let mut requests = Vec::with_capacity(spec.requests.len());
+        let mut before = 0;
         for request in &spec.requests {
-            let request = match &request.kind {
-                RequestKind::Exactly(exact) => Request {
-                    first_available: false,
-                    alternatives: vec![self.alternative(spec, request.name.clone(), exact)?],
-                },
+            let (first_available, alternatives) = match &request.kind {
+                RequestKind::Exactly(exact) => (false, vec![self.alternative(spec, request.name.clone(), exact)?]),
                 RequestKind::FirstAvailable(alternatives) => {
                     self.needs(Gate::PrioritizedList, &request.name, "has subrequests")?;
                     let compile = |(name, exact): &(RequestName, ExactRequest)| {
                         let full_name = RequestName::from(&*format!("{}/{name}", request.name));
                         self.alternative(spec, full_name, exact)
                     };
-                    let alternatives = alternatives.iter().map(compile).collect::<Result<_, _>>()?;
-                    Request { first_available: true, alternatives }
+                    (true, alternatives.iter().map(compile).collect::<Result<_, _>>()?)
                 }
                 RequestKind::Neither => return Err(ClaimFault::NoClass { request: request.name.clone() }),
             };
-            requests.push(request);
+            let count = alternatives.len();
+            requests.push(Request { first_available, alternatives, before });
+            before += count;
         }
         Ok(requests)
     }

@@ -79,7 +79,9 @@ impl DerivedTable {
 #[derive(Debug)]
 pub(crate) struct Values<'a> {
     table: &'a DerivedTable,
-    numbers: RefCell<Numbers>,
+    published: &'a ValueTable,
+    /// None until a value is asked for.
+    numbers: RefCell<Option<Numbers>>,
 }
 
 #[derive(Debug)]
@@ -90,14 +92,15 @@ struct Numbers {
 
 impl<'a> Values<'a> {
     /// `published` has numbered the values of attributes.
-    pub(crate) fn new(table: &'a DerivedTable, published: &ValueTable) -> Self {
-        let numbers = Numbers { values: published.continued(), known: FastMap::default() };
-        Self { table, numbers: RefCell::new(numbers) }
+    pub(crate) fn new(table: &'a DerivedTable, published: &'a ValueTable) -> Self {
+        Self { table, published, numbers: RefCell::new(None) }
     }
 
     /// What devices of a shape hold; [`Held::Failed`] if the expression fails on them.
     pub(crate) fn held(&self, id: DerivedId, shape: DeviceShape, content: &Shape) -> Held {
-        let Numbers { values, known } = &mut *self.numbers.borrow_mut();
+        let mut numbers = self.numbers.borrow_mut();
+        let begin = || Numbers { values: self.published.continued(), known: FastMap::default() };
+        let Numbers { values, known } = numbers.get_or_insert_with(begin);
         let read = || match self.table.value(id, shape, content) {
             Ok(value) => values.read(&value),
             Err(_) => Held::Failed,

@@ -55,6 +55,30 @@ pub(crate) struct DeviceEntry {
     pub(crate) draws: Box<[Draw]>,
     /// Attributes whose value is unknown but shared: position in the inventory's attributes, group.
     pub(crate) bound: SmallVec<[(AttributeIndex, u32); 1]>,
+    pub(crate) traits: Traits,
+}
+
+/// What a walk asks of every device that it looks at, so that it need not go to the object for that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traits {
+    pub(crate) allows_multiple_allocations: bool,
+    pub(crate) has_capacity: bool,
+    pub(crate) has_binding_conditions: bool,
+    pub(crate) consumes_counters: bool,
+    /// Its slice asks the node to skip steps.
+    pub(crate) skips_node_operations: bool,
+}
+
+impl Traits {
+    pub(crate) fn of(slice: &ResourceSlice, device: &Device) -> Self {
+        Self {
+            allows_multiple_allocations: device.allow_multiple_allocations,
+            has_capacity: !device.capacity.is_empty(),
+            has_binding_conditions: !device.binding_conditions.is_empty(),
+            consumes_counters: !device.consumes_counters.is_empty(),
+            skips_node_operations: !slice.skip_node_operations.is_empty(),
+        }
+    }
 }
 
 /// What a device draws from one counter set.

@@ -15,7 +15,7 @@ use super::{Inventory, shared};
 use crate::compile::attributes::{AttributeColumn, ValueTable};
 use crate::compile::claims::{Claim, ClaimClass, Numbering};
 use crate::compile::derived::DerivedTable;
-use crate::compile::device::{DeviceEntry, Draw, Pool, Shape, Slice};
+use crate::compile::device::{DeviceEntry, Draw, Pool, Shape, Slice, Traits};
 use crate::compile::ids::{
     AttributeIndex, ClaimClassId, ClaimId, CounterIndex, CounterSetIndex, DeviceIndex, DeviceKey, DeviceShape, GroupId,
     PoolIndex, ShapeId, SharedPoolId, SliceIndex,
@@ -302,7 +302,7 @@ fn mentioned_keys(
         keys.extend(scopes.flat_map(keys_of).cloned());
     }
     let allocations = claims.iter().filter_map(|(_, claim)| claim.allocation.as_ref());
-    let selectors = allocations.filter_map(|allocation| allocation.node_selector.as_ref());
+    let selectors = allocations.filter_map(|allocation| allocation.node_selector.as_deref());
     keys.extend(selectors.flat_map(selector_keys).cloned());
     keys
 }
@@ -449,6 +449,7 @@ impl<'a> Tables<'a> {
             taints: taints.into(),
             draws,
             bound: SmallVec::new(),
+            traits: Traits::of(slice, device),
         });
         // The attribute's column does not exist yet, so the binding is resolved once all attributes are numbered.
         for (group, binding) in template.iter().flat_map(|template| template.bindings.iter()) {

@@ -39,7 +39,7 @@ pub(crate) struct View {
     /// Devices of usable pools in upstream's order.
     pub(crate) devices: IdVec<Position, ViewDevice>,
     /// The node selector of what can only be used on this node; made when first needed.
-    pub(crate) only_here: OnceLock<NodeSelector>,
+    pub(crate) only_here: OnceLock<Arc<NodeSelector>>,
 }
 
 /// The slices that belong to one node only.

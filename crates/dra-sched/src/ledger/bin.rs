@@ -22,7 +22,7 @@ pub(crate) enum Place {
     /// On one node.
     Node(Option<NodeName>),
     /// On nodes that match; None for all.
-    Nodes(Option<NodeSelector>),
+    Nodes(Option<Arc<NodeSelector>>),
 }
 
 /// What a machine would hold if it were of one shape.

@@ -286,13 +286,13 @@ impl Attempt<'_> {
                         let is_consumer = reservation.is_consumer(self.inventory.compat().kubernetes);
                         let consumers = !entry.object.reserved_for.is_empty() && !is_consumer;
                         let others = consumers || planned.is_some() || done.is_some();
-                        (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_ref()), others)
+                        (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_deref()), others)
                     }
                     (None, Some(planned), _) => {
                         let reaches = match &planned.place {
                             Place::Bin(place) => bin == Some(*place),
                             Place::Node(name) => bin.is_none() && facts.name == *name,
-                            Place::Nodes(selector) => reaches(facts, selector.as_ref()),
+                            Place::Nodes(selector) => reaches(facts, selector.as_deref()),
                         };
                         (Arc::clone(&planned.allocation), reaches, true)
                     }

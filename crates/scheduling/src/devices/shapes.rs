@@ -52,7 +52,7 @@ fn selectors(objects: &DeviceObjects) -> impl Iterator<Item = &NodeSelector> {
         NodeScope::Node(_) | NodeScope::AllNodes | NodeScope::PerDevice => None,
     });
     let allocations = objects.claims.values().filter_map(|claim| claim.allocation.as_ref());
-    of_slices.chain(allocations.filter_map(|allocation| allocation.node_selector.as_ref()))
+    of_slices.chain(allocations.filter_map(|allocation| allocation.node_selector.as_deref()))
 }
 
 /// Pools that machines will bring for others, each once for all types that share their templates.

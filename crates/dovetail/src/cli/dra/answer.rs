@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
                 state,
                 devices,
                 config: allocation.config.iter().map(api_form::config).collect(),
-                node_selector: allocation.node_selector.as_ref().map(api_form::node_selector),
+                node_selector: allocation.node_selector.as_deref().map(api_form::node_selector),
             });
         }
         fit.alternative.commit(&self.inventory, &mut fit.bin, ledger);

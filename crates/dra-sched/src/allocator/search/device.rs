@@ -1,6 +1,7 @@
 //! What can be asked of one device during a walk: whether it is taken, what selectors, taints, capacity and constraints
 //! say about it, and what goes wrong with it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{BranchIndex, ClaimPosition, Search};
@@ -42,15 +43,15 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn claim_name(&self, branch: BranchIndex) -> Arc<str> {
-        Arc::clone(&self.claims[self.branches[branch].claim].name)
+        Arc::clone(&self.claims[self.branches[branch].claim].class.name)
     }
 
     pub(crate) fn is_shareable(&self, position: Position) -> bool {
-        self.consumable && self.device(position).allow_multiple_allocations
+        self.consumable && self.entry(position).traits.allows_multiple_allocations
     }
 
     /// Whether a device is given out whole, by the ledger or tentatively.
-    pub(super) fn in_use(&self, position: Position) -> bool {
+    pub(crate) fn in_use(&self, position: Position) -> bool {
         self.is_taken(position) || self.touched.get(position).is_some_and(|touch| !touch.claims.is_empty())
     }
 
@@ -63,7 +64,7 @@ impl<'a> Search<'a> {
                 && self.taken.shares(key).is_some())
     }
 
-    pub(super) fn is_picked_by(&self, position: Position, claim: ClaimPosition) -> bool {
+    pub(crate) fn is_picked_by(&self, position: Position, claim: ClaimPosition) -> bool {
         self.touched.get(position).is_some_and(|touch| touch.claims.contains(&claim))
     }
 
@@ -79,7 +80,7 @@ impl<'a> Search<'a> {
     /// What the selectors say about a device. The inventory remembers what each says.
     pub(crate) fn judge(&self, branch: BranchIndex, position: Position) -> Judgement {
         if !self.inventory.compat.is_on(Gate::DeviceBindingConditions)
-            && !self.device(position).binding_conditions.is_empty()
+            && self.entry(position).traits.has_binding_conditions
         {
             return Judgement::No;
         }
@@ -148,7 +149,7 @@ impl<'a> Search<'a> {
         statically: bool,
     ) -> Result<bool, BadCapacity> {
         let wants_none = self.branches[branch].alternative.capacity.is_empty();
-        if !self.consumable || wants_none && self.device(position).capacity.is_empty() {
+        if !self.consumable || wants_none && !self.entry(position).traits.has_capacity {
             return Ok(true);
         }
         let is_untouched =
@@ -198,8 +199,7 @@ impl<'a> Search<'a> {
 
     /// Whether the slice asks the node to skip steps that the node cannot skip.
     pub(crate) fn lacks_node_operations(&self, position: Position) -> bool {
-        let slice = &self.inventory.slices[self.entry(position).slice].slice;
-        if slice.skip_node_operations.is_empty() {
+        if !self.entry(position).traits.skips_node_operations {
             return false;
         }
         let declares = self.facts.declared_features.contains(Gate::OptionalNodeOperations.name());
@@ -208,23 +208,23 @@ impl<'a> Search<'a> {
     }
 
     pub(crate) fn counters_are_off(&self, position: Position) -> bool {
-        !self.inventory.compat.is_on(Gate::PartitionableDevices) && !self.device(position).consumes_counters.is_empty()
+        !self.inventory.compat.is_on(Gate::PartitionableDevices) && self.entry(position).traits.consumes_counters
     }
 
     /// What a device has under the attribute of a constraint that covers a branch: what the request computes, else what
     /// the device publishes.
-    pub(crate) fn held(&self, branch: BranchIndex, constraint: usize, position: Position) -> Held {
+    pub(crate) fn held(&self, branch: BranchIndex, constraint: usize, position: Position) -> Cow<'a, Held> {
         let of = &self.branches[branch];
         let entry = self.entry(position);
         if let Some(derived) = of.alternative.derived_for(constraint) {
-            return self.derived.held(derived, entry.shape, &self.inventory.shapes[entry.shape]);
+            return Cow::Owned(self.derived.held(derived, entry.shape, &self.inventory.shapes[entry.shape]));
         }
-        match self.claims[of.claim].constraints.get(constraint) {
+        match self.claims[of.claim].class.constraints.get(constraint) {
             Some(constraint) => {
                 let offset = self.group_offset(position);
                 attributes::held(&self.inventory.attributes, constraint.attribute, entry, offset)
             }
-            None => Held::Missing,
+            None => Cow::Owned(Held::Missing),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn derived_fault(&self, branch: BranchIndex, constraint: usize, position: Position) -> Fault {
-        let compiled = self.claims[self.branches[branch].claim].constraints.get(constraint);
+        let compiled = self.claims[self.branches[branch].claim].class.constraints.get(constraint);
         Fault::Derived {
             claim: self.claim_name(branch),
             request: self.branches[branch].alternative.name.clone(),

@@ -60,13 +60,13 @@ impl Search<'_> {
             self.budget.spend(1).map_err(|_| Walk::OutOfBudget)?;
             // A derived attribute is computed here, so its error comes only if everything before has passed.
             let value = self.held(branch, constraint, position);
-            if value == Held::Failed {
+            if *value == Held::Failed {
                 return Err(Walk::Fault(Box::new(self.derived_fault(branch, constraint, position))));
             }
             let lists = self.lists;
-            let state = self.constraints[claim].get_mut(constraint);
+            let state = self.claims[claim].constraints.get_mut(constraint);
             if let Some(state) = state.filter(|state| state.admits(&value, lists)) {
-                state.add(request, value);
+                state.add(request, &value);
                 added.push(constraint);
                 continue;
             }
@@ -105,7 +105,7 @@ impl Search<'_> {
         } else {
             self.touched.of(position).claims.push(claim);
         }
-        self.picks[claim].push(pick);
+        self.picks.push(pick);
         Ok(true)
     }
 
@@ -120,7 +120,8 @@ impl Search<'_> {
     /// Takes back the last device of a branch's claim.
     pub(super) fn unpick(&mut self, branch: BranchIndex) {
         let Branch { claim, request, alternative, .. } = self.branches[branch];
-        let Some(mut pick) = self.picks[claim].pop() else { return };
+        let Some(mut pick) = self.picks.pop() else { return };
+        self.went_back = true;
         let touch = self.touched.of(pick.position);
         match &pick.share {
             Some(amounts) => {
@@ -140,7 +141,7 @@ impl Search<'_> {
 
     fn remove_from(&mut self, claim: ClaimPosition, request: usize, constraints: &[usize]) {
         for &constraint in constraints.iter().rev() {
-            if let Some(state) = self.constraints[claim].get_mut(constraint) {
+            if let Some(state) = self.claims[claim].constraints.get_mut(constraint) {
                 state.remove(request);
             }
         }

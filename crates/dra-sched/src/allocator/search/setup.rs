@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use model::collections::{FastMap, FastSet};
 use model::{Budget, IdVec};
-use smallvec::SmallVec;
 
-use super::{Branch, BranchIndex, ClaimPosition, Search, Touched};
+use super::{Branch, BranchIndex, ClaimPosition, Search, Touched, WalkedClaim};
 use crate::allocator::Question;
 use crate::allocator::constraints::ConstraintState;
-use crate::compile::claims::{Alternative, ClaimClass};
+use crate::compile::claims::{ClaimClass, CompiledConstraint};
 use crate::compile::derived::Values;
 use crate::compile::selectors::Judgement;
 use crate::faults::{ClaimFault, Fault};
@@ -19,52 +18,46 @@ use dra_types::{Allocation, compat::Gate};
 impl<'a> Search<'a> {
     pub(in crate::allocator) fn new(question: Question<'a>, budget: &'a mut Budget) -> Self {
         let Question { inventory, seen: (facts, view), claims: ids, taken } = question;
-        let claims: IdVec<ClaimPosition, &ClaimClass> =
-            ids.iter().map(|claim| &inventory.claim_classes[*claim]).collect();
-        let mut branches = IdVec::with_capacity(claims.len());
-        let mut layout = IdVec::with_capacity(claims.len());
+        let classes = || ids.iter().map(|claim| &inventory.claim_classes[*claim]);
+        let mut claims: IdVec<ClaimPosition, WalkedClaim<'a>> = IdVec::with_capacity(ids.len());
+        let mut branches = IdVec::with_capacity(classes().map(ClaimClass::alternatives).sum());
+        let mut devices = 0;
         // One branch for `exactly`, one per alternative for firstAvailable (KEP-4816), in order: upstream takes the
         // first that works.
-        for (claim, class) in claims.iter_enumerated() {
-            let mut requests = Vec::with_capacity(class.requests.len());
+        for class in classes() {
+            let claim = claims.next_id();
+            let first_branch = branches.len();
             for (request, of) in class.requests.iter().enumerate() {
-                let add = |(index, alternative): (usize, &'a Alternative)| {
-                    branches.push(Branch {
-                        claim,
-                        request,
-                        index,
-                        alternative,
-                        wanted: alternative.count.unwrap_or(0),
-                        all: None,
-                    })
-                };
-                requests.push(of.alternatives.iter().enumerate().map(add).collect());
+                for (index, alternative) in of.alternatives.iter().enumerate() {
+                    let wanted = alternative.count.unwrap_or(0);
+                    branches.push(Branch { claim, request, index, alternative, wanted, all: None });
+                    devices += if index == 0 { wanted } else { 0 };
+                }
             }
-            layout.push(requests);
+            let state = |constraint: &CompiledConstraint| ConstraintState::new(*constraint, &inventory.quirks);
+            let constraints = class.constraints.iter().map(state).collect();
+            claims.push(WalkedClaim { class, first_branch, constraints });
         }
+        // More than a claim's status can hold is refused before it is picked.
+        let devices = devices.min(ids.len() * Allocation::MAX_RESULTS);
         let quirks = &inventory.quirks;
-        let distinct = |claim: &&ClaimClass| claim.constraints.iter().any(|constraint| constraint.distinct);
+        let distinct = |class: &ClaimClass| class.constraints.iter().any(|constraint| constraint.distinct);
         // Two defects of old releases make later answers depend on choices that were undone. Skipping devices would
         // lose these.
-        let remembers = quirks.distinct_forgets_devices_of_its_request && claims.iter().any(distinct)
+        let remembers = quirks.distinct_forgets_devices_of_its_request && classes().any(distinct)
             || quirks.counters_are_keyed_by_pool_name && view.pools.iter().any(|pool| !pool.drawing.is_empty());
         let passes_over = !remembers;
-        let constraints = claims.map(|class| {
-            class.constraints.iter().map(|constraint| ConstraintState::new(*constraint, &inventory.quirks)).collect()
-        });
         Self {
             inventory,
             facts,
             view,
             question,
-            picks: claims.map(|_| Vec::new()),
-            constraints,
+            picks: Vec::with_capacity(devices),
             claims,
             taken,
             budget,
             branches,
-            layout,
-            touched: Touched::default(),
+            touched: Touched::with_capacity(devices),
             lists: inventory.quirks.constraints_see_lists(&inventory.compat),
             derived: Values::new(&inventory.derived, &inventory.values),
             consumable: inventory.compat.is_on(Gate::ConsumableCapacity),
@@ -74,6 +67,7 @@ impl<'a> Search<'a> {
             groups: FastMap::default(),
             classes: None,
             looked: 0,
+            went_back: false,
             passes_over,
             failed: FastSet::default(),
         }
@@ -88,14 +82,14 @@ impl<'a> Search<'a> {
                 self.branches[branch].all = Some(all);
             }
         }
-        for (claim, requests) in self.layout.iter_enumerated() {
-            let least = |branches: &SmallVec<[BranchIndex; 1]>| {
-                branches.iter().map(|branch| self.branches[*branch].wanted).min().unwrap_or(0)
+        for (claim, of_claim) in self.claims.iter_enumerated() {
+            let least = |request: usize| {
+                self.branches_of(claim, request).iter().map(|branch| self.branches[branch].wanted).min().unwrap_or(0)
             };
-            let devices = requests.iter().map(least).fold(0usize, usize::saturating_add);
+            let devices = (0..of_claim.class.requests.len()).map(least).fold(0usize, usize::saturating_add);
             if devices > Allocation::MAX_RESULTS {
                 let error = ClaimFault::TooManyDevices { devices: devices as u64 };
-                return Err(Fault::Claim { claim: Arc::clone(&self.claims[claim].name), error });
+                return Err(Fault::Claim { claim: Arc::clone(&of_claim.class.name), error });
             }
         }
         Ok(())

@@ -16,10 +16,15 @@ pub(crate) struct Touch {
 }
 
 /// The devices that something was done to, few, by position.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Touched(Vec<(Position, Touch)>);
 
 impl Touched {
+    /// With room for so many.
+    pub(crate) fn with_capacity(devices: usize) -> Self {
+        Self(Vec::with_capacity(devices))
+    }
+
     pub(crate) fn get(&self, position: Position) -> Option<&Touch> {
         let index = self.find(position).ok()?;
         self.0.get(index).map(|(_, touch)| touch)

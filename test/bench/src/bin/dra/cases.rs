@@ -8,7 +8,7 @@ pub(crate) struct Family {
     pub cases: Vec<Case>,
 }
 
-/// Objects, and whether the pod fits.
+/// Objects, and what becomes of the pod.
 pub(crate) struct Case {
     pub name: String,
     pub slices: Vec<Value>,
@@ -16,7 +16,18 @@ pub(crate) struct Case {
     pub drivers: Vec<&'static str>,
     pub claims: Vec<Value>,
     pub allocated: Vec<[String; 3]>,
-    pub fits: bool,
+    pub end: End,
+}
+
+/// How a question ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The pod fits.
+    Allocated,
+    /// It does not.
+    Refused,
+    /// Upstream answers with an error.
+    Error,
 }
 
 impl Case {
@@ -123,11 +134,11 @@ fn pair(index: usize) -> Value {
 
 fn case(name: impl Into<String>, slices: Vec<Value>, claims: Vec<Value>) -> Case {
     let (drivers, allocated) = (vec![GPU, NIC], Vec::new());
-    Case { name: name.into(), slices, drivers, claims, allocated, fits: true }
+    Case { name: name.into(), slices, drivers, claims, allocated, end: End::Allocated }
 }
 
 fn refusal(name: impl Into<String>, slices: Vec<Value>, claims: Vec<Value>) -> Case {
-    Case { fits: false, ..case(name, slices, claims) }
+    Case { end: End::Refused, ..case(name, slices, claims) }
 }
 
 fn taken(mut case: Case, device: &str, indexes: impl Iterator<Item = usize>) -> Case {
@@ -156,8 +167,10 @@ pub(crate) fn families() -> Vec<Family> {
         case("1 of 8 GPUs, 5,000 nodes in the cluster", everywhere(), one()),
     ];
     let n_plus_1 = |n| refusal(format!("{} of {n} GPUs", n + 1), vec![slice(GPU, NODE, &gpus(n))], many(n + 1));
+    let ones =
+        |count: usize| -> Vec<Value> { (0..count).map(|index| claim(index, &[request("gpu", GPU, 1)], &[])).collect() };
     let claims_plus_1 = |n: usize| {
-        let claims = (0..=n).map(|index| claim(index, &[request("gpu", GPU, 1)], &[])).collect();
+        let claims = ones(n + 1);
         refusal(format!("{} claims of one on {n} GPUs", n + 1), vec![slice(GPU, NODE, &gpus(n))], claims)
     };
     let requests_plus_1 = |n: usize| {
@@ -183,6 +196,33 @@ pub(crate) fn families() -> Vec<Family> {
         let claims = vec![claim(0, &[request("gpu", GPU, 2)], &[json!({"matchAttribute": ROOT})])];
         refusal(format!("2 of {n} GPUs on one root, each has its own"), vec![slice(GPU, NODE, &gpus(n))], claims)
     };
+    // Half as many claims of one GPU as there are, then a claim with a selector that fails on the first GPU, which the
+    // claims before leave free at last.
+    let failing = |n: usize| {
+        let mut devices = gpus(n);
+        devices.iter_mut().skip(1).for_each(|gpu| gpu["attributes"]["mig"] = json!({"bool": false}));
+        let mut picky = request("mig", GPU, 1);
+        let expression = format!("device.attributes[\"{GPU}\"].mig");
+        picky["exactly"]["selectors"] = json!([{"cel": {"expression": expression}}]);
+        let mut claims = ones(n / 2);
+        claims.push(claim(n / 2, &[picky], &[]));
+        let refusal = refusal(
+            format!("{} claims, then a selector fails on {n} GPUs", n / 2),
+            vec![slice(GPU, NODE, &devices)],
+            claims,
+        );
+        Case { end: End::Error, ..refusal }
+    };
+    // As many, then all NICs of one root, the last of which is taken.
+    let all_taken = |n: usize| {
+        let nics: Vec<Value> = (0..n).map(|index| nic(index, 0)).collect();
+        let all = json!({"name": "all", "exactly": {"deviceClassName": NIC, "allocationMode": "All"}});
+        let mut claims = ones(n / 2);
+        claims.push(claim(n / 2, &[all], &[json!({"matchAttribute": ROOT})]));
+        let slices = vec![slice(GPU, NODE, &gpus(n)), slice(NIC, NODE, &nics)];
+        let name = format!("{} claims on {n} GPUs, then all NICs, one is taken", n / 2);
+        taken(refusal(name, slices, claims), "nic", n - 1..n)
+    };
     vec![
         Family { title: "feasible", cases: feasible },
         Family { title: "one request for n+1 of n", cases: (4..=31).map(n_plus_1).collect() },
@@ -195,6 +235,14 @@ pub(crate) fn families() -> Vec<Family> {
         Family {
             title: "no value in common",
             cases: [8, 32, 128].into_iter().flat_map(|n| [absent(n), unalike(n)]).collect(),
+        },
+        Family {
+            title: "a possible error after claims that can be served: failing selectors",
+            cases: [4, 6, 8, 16, 32].into_iter().map(failing).collect(),
+        },
+        Family {
+            title: "a possible error after claims that can be served: all devices under a constraint",
+            cases: [4, 6, 8, 16, 32].into_iter().map(all_taken).collect(),
         },
     ]
 }

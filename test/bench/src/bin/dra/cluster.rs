@@ -57,7 +57,7 @@ pub(crate) fn measure(report: &mut Report, upstream: &mut Upstream, nodes: usize
     ] {
         let measured = upstream.measure(&question, &json!({"gather": gather, "allocatedClaims": allocated}))?;
         ensure!(measured.placed == placed, "upstream placed {}, ours {placed}", measured.placed);
-        let ratio = measured.cpu_nanos as f64 / ours_ns as f64;
+        let ratio = report.rate(title, &[measured.cpu_nanos as f64], &[ours_ns as f64]).unwrap_or(0.0);
         println!(
             "  {title:<50} {:>10}   {ratio:.1} times ours, {} attempts, peak {:.0} MiB",
             time(measured.cpu_nanos as f64),

@@ -3,8 +3,9 @@
 //! Upstream is the program of `test/oracle/allocator`, which runs kube-scheduler's own allocator. Both get the same
 //! objects; reading them is not counted. Counted is CPU time, upstream's with its garbage collection. *Warm* means that
 //! selectors were compiled and the same allocation was made before; ours also remembers then what selectors say about a
-//! device, which upstream finds out again for each node. Runs alternate; the median ratio counts. The large cluster is
-//! allocated in a process of its own on each side, so that the memory printed is that of the objects and the allocator.
+//! device, which upstream finds out again for each node. Runs alternate, and the best of each side counts. The large
+//! cluster is allocated in a process of its own on each side, so that the memory printed is that of the objects and the
+//! allocator.
 
 mod cases;
 mod clock;
@@ -32,7 +33,7 @@ struct Arguments {
     /// Give upstream up after this many seconds; larger cases of the same family are then not asked.
     #[arg(long, default_value_t = 10)]
     limit_seconds: u64,
-    /// Runs of each side; the median counts.
+    /// Runs of each side; the best counts.
     #[arg(long, default_value_t = 7)]
     runs: usize,
     /// Nodes of the cluster with allocated claims.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cases::{GPU, claim, classes, features, gpu, node, request, slice};
 use crate::clock::Stopwatch;
 use crate::ours::{Objects, STEPS, object};
-use crate::report::{Report, median, spread, time};
+use crate::report::{Report, least, spread, time, with_spread};
 use crate::upstream::Upstream;
 
 const TYPES: usize = 400;
@@ -65,11 +65,12 @@ pub(crate) fn measure(report: &mut Report, upstream: &mut Upstream, runs: usize)
     }
     let ratio = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a / b).collect::<Vec<_>>();
     let line = |title: &str, times: &[f64], note: String| {
-        println!("  {title:<50} {:>10}   {note}", time(median(times).unwrap_or(0.0)));
+        println!("  {title:<50} {:>10}   {note}", least(times).map_or(String::new(), time));
     };
     line(&format!("ours, {TEMPLATES} types"), &few, String::new());
     line(&format!("ours, {TYPES} types"), &many, format!("{} times {TEMPLATES} types", spread(&ratio(&many, &few))));
-    line(&format!("upstream, {TYPES} nodes"), &theirs, format!("{} times ours", spread(&ratio(&theirs, &many))));
+    let rated = report.rate(&format!("{TYPES} instance types"), &theirs, &many);
+    line(&format!("upstream, {TYPES} nodes"), &theirs, format!("{} times ours", with_spread(rated, &theirs, &many)));
     Ok(())
 }
 
