@@ -5,8 +5,8 @@
 //! even the relaxed problem has no solution, there is none. Hall's condition over requests is a maximum flow; a
 //! matchAttribute constraint is tested once per value; counters by the least that each request must draw.
 //!
-//! A proof has a [`Scope`]: it may cover only the requests up to a place (if even these cannot all be served, the search
-//! never gets past it), and only assignments that leave some devices free or agree on some value.
+//! A proof has a [`Scope`]: it may cover only the requests up to a place (if even these cannot all be served, the
+//! search never gets past it), and only assignments that leave some devices free or agree on some value.
 //!
 //! Cost: demands × classes for one flow, times the values of one attribute.
 

@@ -12,11 +12,11 @@
 //!
 //! *Bound.* Where counting is exact, a child of the walk that is not refuted ends the whole walk: some assignment of
 //! the requests before the error leaves its devices free, and then the walk ends in the error or in a solution; or no
-//! error is possible any more, and there is a solution. So the walk goes back from refuted children only, and refutes at
-//! most *k·n* of them for *k* devices wanted and *n* there. For each it asks at most once for each failing device, or
-//! for each value of a constraint, whether that error is possible. With *q* of these, that is *O(k·n·(q + 1))* proofs.
-//! Counting is exact where at most one rule couples the requests (see [`counting`]). Where several do, the problem is
-//! NP-hard, with errors and without, and only the budget bounds it.
+//! error is possible any more, and there is a solution. So the walk goes back from refuted children only, and refutes
+//! at most *k·n* of them for *k* devices wanted and *n* there. For each it asks at most once for each failing device,
+//! or for each value of a constraint, whether that error is possible. With *q* of these, that is *O(k·n·(q + 1))*
+//! proofs. Counting is exact where at most one rule couples the requests (see [`counting`]). Where several do, the
+//! problem is NP-hard, with errors and without, and only the budget bounds it.
 
 use std::collections::BTreeSet;
 
@@ -88,8 +88,8 @@ impl Errors<'_, '_> {
         }
     }
 
-    /// Whether the requests before a place may be served in a way that leaves devices free, or makes a constraint end up
-    /// with a value.
+    /// Whether the requests before a place may be served in a way that leaves devices free, or makes a constraint end
+    /// up with a value.
     fn is_reachable(
         &mut self,
         until: Place,

@@ -1,4 +1,5 @@
-//! Steps of walks that could end in an error after requests that can be served, for growing numbers of distinct devices.
+//! Steps of walks that could end in an error after requests that can be served, for growing numbers of distinct
+//! devices.
 //!
 //! A walk without proofs tries every way to serve the requests before: *n·(n-1)·…* of them, so that eight devices take
 //! more than a thousand steps and sixteen more than a budget. With proofs the steps stay below a square of the devices.
