@@ -4,11 +4,12 @@
 //!
 //! Nothing is remembered: each question allocates for all pods that were bound before, in their order.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dra_sched::{
-    ClaimClassId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal, Reservation,
+    ClaimClassId, ClaimId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal, Reservation,
     SharedTemplate, Templates, Verdict, allocate,
     faults::Fault,
     machine::binding_group,
@@ -16,7 +17,8 @@ use dra_sched::{
 };
 use dra_types::{
     Allocation, AttributeValue, ClaimSource, Device, KubernetesMinor, NodeAllocatableMapping, NodeFacts, NodeScope,
-    NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, ObjectMeta, Pod as DevicePod, Pool, ResourceSlice,
+    NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, ObjectMeta, Pod as DevicePod, Pool, ResourceClaim,
+    ResourceSlice,
     Resources,
 };
 use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
@@ -52,6 +54,8 @@ pub(crate) struct Compiled {
     /// By pod and node: the claim for extended resources, with the resources that it serves.
     extended: BTreeMap<(Uid, usize), (ClaimClassId, Vec<String>)>,
     allocated: BTreeMap<NamespacedName, Allocation>,
+    /// Claims that are allocated and that nobody uses.
+    idle: BTreeMap<NamespacedName, ClaimId>,
     /// By pod: who will be a consumer of which existing claims once it is bound.
     joining: BTreeMap<Uid, BTreeSet<Consumer>>,
     /// Consumers that existing claims have in the cluster.
@@ -75,8 +79,16 @@ impl From<String> for NotGiven {
     }
 }
 
-/// Claims of a pod that were just allocated, and those that were before, with the containers that use them.
-type Given = (Vec<(Asked, Allocation)>, Vec<(Allocation, u32)>);
+/// What a pod has of its claims.
+#[derive(Default)]
+struct Given {
+    /// Claims that were just allocated.
+    new: Vec<(Asked, Allocation)>,
+    /// Those that were before, with the containers that use them.
+    old: Vec<(Allocation, u32)>,
+    /// Those of the new ones that were allocated elsewhere, for nobody's use.
+    taken_back: Vec<NamespacedName>,
+}
 
 /// A consumer of a claim: the claim, and the pod or its group.
 type Consumer = (NamespacedName, Result<Uid, NamespacedName>);
@@ -85,6 +97,8 @@ type Consumer = (NamespacedName, Result<Uid, NamespacedName>);
 pub(crate) struct Held {
     ledger: ClusterLedger,
     consumers: BTreeSet<Consumer>,
+    /// Claims whose allocation the scheduler took back.
+    taken_back: BTreeSet<NamespacedName>,
     done: BTreeMap<Key, Allocation>,
     /// What devices cost of each node.
     pub(crate) costs: BTreeMap<usize, BTreeMap<String, i128>>,
@@ -122,6 +136,20 @@ fn given_back<'d>(snapshot: &Snapshot, devices: &'d Devices) -> BTreeSet<&'d Nam
     over
 }
 
+/// Whether nobody uses an allocated claim, or only a pod that waits.
+fn is_idle(snapshot: &Snapshot, claim: &ResourceClaim) -> bool {
+    let waits = |consumer: &dra_types::Consumer| {
+        let is_it = |pod: &Pod| pod.uid == consumer.uid && pod.node_name.is_none();
+        &*consumer.resource == "pods" && snapshot.pods.iter().any(|pending| is_it(&pending.pod))
+    };
+    let is_for_one = match claim.reserved_for.as_slice() {
+        [] => true,
+        [only] => waits(only),
+        _ => false,
+    };
+    claim.allocation.is_some() && is_for_one
+}
+
 impl Compiled {
     pub(crate) fn new(world: &World<'_>, devices: &Devices) -> Self {
         let objects = &devices.objects;
@@ -141,9 +169,13 @@ impl Compiled {
             builder.slice(Arc::clone(slice));
         }
         let mut allocated = BTreeMap::new();
+        let mut idle = BTreeMap::new();
         let given_back = given_back(world.snapshot, devices);
         for (name, claim) in objects.claims.iter().filter(|(name, _)| !given_back.contains(name)) {
-            builder.claim(Arc::clone(claim));
+            let id = builder.claim(Arc::clone(claim));
+            if is_idle(world.snapshot, claim) {
+                idle.insert(name.clone(), id);
+            }
             allocated.extend(claim.allocation.clone().map(|allocation| (name.clone(), allocation)));
         }
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
@@ -173,6 +205,8 @@ impl Compiled {
                     let (key, spec) = match wanted {
                         WantedClaim::Existing { entry, claim, reservation } => {
                             let who = match reservation {
+                                // Who keeps such a claim uses it.
+                                Reservation::OfPod if idle.contains_key(&claim) => Some(Ok(uid.clone())),
                                 Reservation::OfPod | Reservation::OfGroup => None,
                                 Reservation::NewPod => Some(Ok(uid.clone())),
                                 Reservation::NewGroup(group) => Some(Err(group)),
@@ -227,6 +261,7 @@ impl Compiled {
             claims: compiled.0,
             extended: compiled.1,
             allocated,
+            idle,
             joining,
             whole,
             consumers: objects.claims.iter().map(|(name, of)| (name.clone(), of.reserved_for.len())).collect(),
@@ -248,6 +283,7 @@ impl Compiled {
         Held {
             ledger: ClusterLedger::new(&self.inventory),
             consumers: BTreeSet::new(),
+            taken_back: BTreeSet::new(),
             done: BTreeMap::new(),
             costs: BTreeMap::new(),
         }
@@ -273,7 +309,7 @@ impl Compiled {
     }
 
     fn given(&self, held: &Held, pod: &Uid, node: usize) -> Result<Given, NotGiven> {
-        let Some(claims) = self.claims.get(pod) else { return Ok((Vec::new(), Vec::new())) };
+        let Some(claims) = self.claims.get(pod) else { return Ok(Given::default()) };
         for (claim, who) in self.joining.get(pod).into_iter().flatten() {
             let planned = held.consumers.iter().filter(|(of, other)| of == claim && other != who).count();
             if self.consumers.get(claim).copied().unwrap_or(0) + planned >= MOST_CONSUMERS {
@@ -283,16 +319,28 @@ impl Compiled {
         let facts = self.facts.get(node).ok_or_else(|| "the node is not known".to_owned())?;
         let mut new: Vec<Asked> = Vec::new();
         let mut old: Vec<(Allocation, u32)> = Vec::new();
+        let mut taken_back: Vec<NamespacedName> = Vec::new();
         for (key, class, containers) in claims.clone()? {
             let in_cluster = match &key {
-                Key::Named(name) => self.allocated.get(name),
+                Key::Named(name) => self.allocated.get(name).filter(|_| !held.taken_back.contains(name)),
                 Key::Own(..) => None,
             };
+            let reaches = |allocation: &Allocation| {
+                allocation.node_selector.as_deref().is_none_or(|selector| facts.matches(selector).unwrap_or(false))
+            };
+            if let (Key::Named(name), Some(allocation)) = (&key, in_cluster)
+                && !reaches(allocation)
+                && self.idle.contains_key(name)
+                && !held.consumers.iter().any(|(of, _)| of == name)
+            {
+                taken_back.push(name.clone());
+                new.push((key, class, containers));
+                continue;
+            }
             match in_cluster.or_else(|| held.done.get(&key)).cloned() {
                 None => new.push((key, class, containers)),
                 Some(allocation) => {
-                    let selector = allocation.node_selector.as_deref();
-                    if !selector.is_none_or(|selector| facts.matches(selector).unwrap_or(false)) {
+                    if !reaches(&allocation) {
                         return Err(format!("claim {key:?} is allocated elsewhere").into());
                     }
                     old.push((allocation, containers));
@@ -306,7 +354,9 @@ impl Compiled {
         let allocations = if classes.is_empty() {
             Vec::new()
         } else {
-            match allocate(&self.inventory, facts, &classes, &held.ledger, &mut Budget::new(STEPS)) {
+            let mut ledger = Cow::Borrowed(&held.ledger);
+            self.take_back(&taken_back, &mut ledger);
+            match allocate(&self.inventory, facts, &classes, &ledger, &mut Budget::new(STEPS)) {
                 Verdict::Allocated { allocations, .. } => allocations,
                 Verdict::Refused(refusal) => {
                     // An invalid pool is the only error that is about one node.
@@ -319,12 +369,25 @@ impl Compiled {
                 Verdict::OutOfBudget(_) => return Err(format!("{NO_DEVICES}out of budget").into()),
             }
         };
-        Ok((new.into_iter().zip(allocations).collect(), old))
+        Ok(Given { new: new.into_iter().zip(allocations).collect(), old, taken_back })
+    }
+
+    /// What these claims held is free.
+    fn take_back(&self, claims: &[NamespacedName], ledger: &mut Cow<'_, ClusterLedger>) {
+        for id in claims.iter().filter_map(|claim| self.idle.get(claim)) {
+            ledger.to_mut().release(&self.inventory, *id);
+        }
     }
 
     /// Allocates what the pod claims on the node.
     pub(crate) fn bind(&self, held: &mut Held, pod: &Uid, node: usize) -> Result<(), String> {
-        let (new, old) = self.given(held, pod, node).map_err(|not| not.why)?;
+        let Given { new, old, taken_back } = self.given(held, pod, node).map_err(|not| not.why)?;
+        if !taken_back.is_empty() {
+            let mut ledger = Cow::Borrowed(&held.ledger);
+            self.take_back(&taken_back, &mut ledger);
+            held.ledger = ledger.into_owned();
+            held.taken_back.extend(taken_back);
+        }
         held.consumers.extend(self.joining.get(pod).into_iter().flatten().cloned());
         for ((key, _, containers), allocation) in new {
             held.ledger.hold(&self.inventory, &allocation);

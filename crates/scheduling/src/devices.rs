@@ -12,7 +12,8 @@
 //! * What a machine will publish for the nodes of its domain is part of its shape too; a machine that has still to
 //!   publish it brings it nevertheless.
 //!
-//! * A claim all of whose consumers leave their nodes is one that is not allocated ([`leaving`]).
+//! * A claim all of whose consumers leave their nodes is one that is not allocated ([`leaving`]); one that nobody uses
+//!   is allocated anew where its pods have no room on its nodes ([`idle`]).
 //! * What daemons take of machines and nodes is taken before anything is planned ([`daemons`]).
 //!
 //! Nothing of this exists while no waiting pod and no daemon wants a device. Left out: `status.declaredFeatures` of
@@ -21,6 +22,7 @@
 mod daemons;
 mod demand;
 mod ends;
+mod idle;
 mod leaving;
 mod nodes;
 mod nominated;

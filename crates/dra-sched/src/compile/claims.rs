@@ -23,6 +23,8 @@ use dra_types::{
 pub(crate) struct Claim {
     pub(crate) class: ClaimClassId,
     pub(crate) object: Arc<ResourceClaim>,
+    /// Allocated, and nobody uses it: see [`InventoryBuilder::mark_idle`](crate::InventoryBuilder::mark_idle).
+    pub(crate) is_idle: bool,
 }
 
 /// A claim spec, compiled.

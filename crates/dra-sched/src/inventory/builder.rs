@@ -67,6 +67,7 @@ pub struct InventoryBuilder {
     /// Specs by a digest; those of one digest are compared in full.
     spec_of: FastMap<u64, SmallVec<[ClaimClassId; 1]>>,
     claims: IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,
+    idle: BTreeSet<ClaimId>,
     groups: BTreeMap<NamespacedName, GroupId>,
     machines: IdVec<ShapeId, MachineShape>,
     /// Machine shapes by a digest.
@@ -87,6 +88,7 @@ impl InventoryBuilder {
             specs: IdVec::new(),
             spec_of: FastMap::default(),
             claims: IdVec::new(),
+            idle: BTreeSet::new(),
             groups: BTreeMap::new(),
             machines: IdVec::new(),
             machine_of: FastMap::default(),
@@ -147,6 +149,13 @@ impl InventoryBuilder {
         let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
         let class = self.intern_spec(&name, &claim.spec, unsupported, || Arc::new(claim.spec.clone()));
         self.claims.push((class, claim))
+    }
+
+    /// Says that nobody uses an allocated claim. kube-scheduler takes the allocation back (`PostFilter` of its
+    /// `DynamicResources` plugin) where a pod that names the claim fits on no node that the allocation is for. So each
+    /// pod that names it may have it allocated anew on other nodes, until a pod of the plan uses it where it is.
+    pub fn mark_idle(&mut self, claim: ClaimId) {
+        self.idle.insert(claim);
     }
 
     /// The number of a PodGroup.
@@ -264,7 +273,7 @@ impl InventoryBuilder {
         for (shared, _) in &self.shared {
             inventory.mentioned_keys.extend(shared.nodes.keys().cloned());
         }
-        for (class, claim) in &self.claims {
+        for (id, (class, claim)) in self.claims.iter_enumerated() {
             // An allocation may name a device that is no longer published; it still counts, so it gets a key.
             for result in claim.allocation.iter().flat_map(|allocation| &allocation.results) {
                 if !inventory.key_of.contains_key(&result.device) {
@@ -272,7 +281,8 @@ impl InventoryBuilder {
                     inventory.key_of.insert(result.device.clone(), key);
                 }
             }
-            inventory.claims.push(Claim { class: *class, object: Arc::clone(claim) });
+            let is_idle = claim.allocation.is_some() && self.idle.contains(&id);
+            inventory.claims.push(Claim { class: *class, object: Arc::clone(claim), is_idle });
         }
         inventory
     }

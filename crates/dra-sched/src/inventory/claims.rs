@@ -82,6 +82,27 @@ impl Inventory {
         self.claims[claim].object.allocation.as_ref()
     }
 
+    /// Whether a claim is allocated, and stays so wherever its pods go.
+    pub fn stays_allocated(&self, claim: ClaimId) -> bool {
+        self.claims[claim].object.allocation.is_some() && !self.claims[claim].is_idle
+    }
+
+    /// Those of some claims that are allocated and that nobody uses.
+    pub fn idle<'c>(&self, claims: &'c [ClaimUse]) -> impl Iterator<Item = ClaimId> + use<'c, '_> {
+        claims.iter().filter_map(move |claim| match *claim {
+            ClaimUse::Named { claim, .. } => self.claims[claim].is_idle.then_some(claim),
+            ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } => None,
+        })
+    }
+
+    /// Whether all devices that a claim has are of single nodes: no other node can tell whether they are free.
+    pub(crate) fn holds_only_local_devices(&self, claim: ClaimId) -> bool {
+        let results = self.claims[claim].object.allocation.iter().flat_map(|allocation| &allocation.results);
+        let held: FastSet<DeviceKey> = results.filter_map(|result| self.device_key(&result.device)).collect();
+        let mut shared = self.shared.iter().flat_map(|slice| self.devices_of(*slice));
+        !shared.any(|device| held.contains(&self.devices[device].key))
+    }
+
     /// Whether claims of a class may take more devices if there are more: by a better alternative, or because they ask
     /// for all.
     pub fn takes_more_of_more(&self, class: ClaimClassId) -> bool {

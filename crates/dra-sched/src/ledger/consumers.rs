@@ -38,8 +38,12 @@ impl ClusterLedger {
             ClaimUse::Named { claim, reservation, .. } => match reservation {
                 Reservation::NewPod => Some(Joining::Pod(claim)),
                 Reservation::NewGroup(group) => Some(Joining::Group(claim, group)),
-                // Whoever leaves a claim together with all its consumers comes back as a new pod.
-                Reservation::OfPod => (self.consumers_of(inventory, claim) == 0).then_some(Joining::Pod(claim)),
+                // Whoever leaves a claim together with all its consumers comes back as a new pod, and who keeps an idle
+                // claim for itself uses it from now on.
+                Reservation::OfPod => {
+                    let is_new = self.consumers_of(inventory, claim) == 0 || inventory.claims[claim].is_idle;
+                    is_new.then_some(Joining::Pod(claim))
+                }
                 Reservation::OfGroup => None,
             },
         });
@@ -74,6 +78,12 @@ impl ClusterLedger {
             Joining::Group(..) => {}
         }
         self.record(|| Undo::Consumers(claim, before));
+    }
+
+    /// Whether an allocation is for nobody: a pod that cannot go where it is takes it back.
+    pub(crate) fn is_idle(&self, inventory: &Inventory, claim: ClaimId) -> bool {
+        let is_used = self.consumers.get(&claim).is_some_and(|planned| planned.len() > 0);
+        inventory.claims[claim].is_idle && !is_used && !self.released.contains(&claim)
     }
 
     fn consumers_of(&self, inventory: &Inventory, claim: ClaimId) -> u32 {

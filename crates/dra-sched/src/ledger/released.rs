@@ -12,8 +12,8 @@ use crate::inventory::Inventory;
 use dra_types::Allocation;
 
 impl ClusterLedger {
-    /// Gives back what an allocated claim of [`Inventory::held_alone`] holds: its devices are free, and it can be
-    /// allocated once more.
+    /// Gives back what an allocated claim holds that is one of [`Inventory::held_alone`] or idle: its devices are free,
+    /// and it can be allocated once more.
     pub fn release(&mut self, inventory: &Inventory, claim: ClaimId) {
         if self.released.insert(claim) {
             let usage = held_by(inventory, claim);

@@ -1,5 +1,6 @@
 //! Allocates copies one after the other, for every shape and domain of a machine that matters.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ struct Wanted {
     new: Vec<(ClaimClassId, Option<ClaimId>, Users)>,
     /// Claims that are allocated already.
     allocated: Vec<(ClaimId, Arc<Allocation>, Users)>,
+    /// Of those to be allocated, the ones that are allocated for other nodes, for nobody's use.
+    given_up: Vec<ClaimId>,
     /// The first claim that is allocated to other nodes.
     elsewhere: Option<Arc<str>>,
 }
@@ -140,6 +143,7 @@ impl Attempt<'_> {
         let (most, end) = self.most(&joining);
         let mut trial = Trial { bin, shape, domain, copies: Vec::new(), joining, end };
         let mut done: BTreeMap<ClaimId, Arc<Allocation>> = BTreeMap::new();
+        let mut cluster = Cow::Borrowed(self.cluster);
         while trial.copies.len() < most {
             let wanted = match self.wanted((seen.0, seen.1), bin, &done) {
                 Ok(wanted) => wanted,
@@ -148,10 +152,14 @@ impl Attempt<'_> {
                     break;
                 }
             };
+            // What is given up is free for the others of the pod's claims too, where they can see it.
+            for claim in wanted.given_up.iter().filter(|claim| !self.inventory.holds_only_local_devices(**claim)) {
+                cluster.to_mut().release(self.inventory, *claim);
+            }
             let classes: Vec<ClaimClassId> = wanted.new.iter().map(|(class, ..)| *class).collect();
             // What a copy takes on a node that exists is kept beside the ledger like a hypothesis.
             let own = bin.unwrap_or(BinId::from_index(u32::MAX as usize));
-            let taken = Taken { cluster: self.cluster, own: Some((own, &held)) };
+            let taken = Taken { cluster: &cluster, own: Some((own, &held)) };
             let outcome = if classes.is_empty() {
                 Outcome::Found(Found::default())
             } else {
@@ -239,6 +247,7 @@ impl Attempt<'_> {
         let exclusive = wanted.allocated.iter().filter(|(_, allocation, _)| self.hands_out(view, allocation));
         let exclusive = exclusive.map(|(claim, ..)| *claim).collect();
         Ok(Copied {
+            given_up: wanted.given_up.clone(),
             usage: found.usage,
             demand,
             shares,
@@ -278,15 +287,21 @@ impl Attempt<'_> {
             let entry = &self.inventory.claims[claim];
             let planned = self.cluster.claim(claim);
             let name = || Arc::from(entry.object.meta.name.to_string());
+            let in_cluster = self.cluster.allocation(self.inventory, claim);
+            let reached = in_cluster.is_none_or(|allocation| reaches(facts, allocation.node_selector.as_deref()));
+            let is_given_up = !reached && self.cluster.is_idle(self.inventory, claim);
+            if is_given_up && !done.contains_key(&claim) {
+                wanted.given_up.push(claim);
+            }
             // An allocation comes from the cluster, from this plan, or from an earlier copy of this question, in this
             // order.
             let (allocation, reaches, others) =
-                match (self.cluster.allocation(self.inventory, claim), planned, done.get(&claim)) {
+                match (in_cluster.filter(|_| !is_given_up), planned, done.get(&claim)) {
                     (Some(allocation), planned, done) => {
                         let is_consumer = reservation.is_consumer(self.inventory.compat().kubernetes);
                         let consumers = !entry.object.reserved_for.is_empty() && !is_consumer;
                         let others = consumers || planned.is_some() || done.is_some();
-                        (Arc::new(allocation.clone()), reaches(facts, allocation.node_selector.as_deref()), others)
+                        (Arc::new(allocation.clone()), reached, others)
                     }
                     (None, Some(planned), _) => {
                         let reaches = match &planned.place {

@@ -22,6 +22,7 @@ impl Alternative {
         let meant = self.trials.iter().filter(is_meant);
         let copies = meant.flat_map(|trial| trial.copies.iter().take(taken).map(move |copy| (trial, copy)));
         for (trial, copy) in copies {
+            copy.given_up.iter().for_each(|claim| cluster.release(inventory, *claim));
             for Named { claim, pinned, allocation } in &copy.named {
                 let place = if *pinned || self.is_for_several_domains() {
                     place.clone()

@@ -21,7 +21,7 @@ use dra_types::{NodeAllocatableMapping, NodeScope, compat::Gate};
 pub fn may_end(inventory: &Inventory, claims: &[ClaimUse]) -> bool {
     let new = claims.iter().filter_map(|claim| match *claim {
         ClaimUse::Fresh { class, .. } | ClaimUse::Extended { class } => Some(class),
-        ClaimUse::Named { claim, .. } => inventory.allocation(claim).is_none().then(|| inventory.claims[claim].class),
+        ClaimUse::Named { claim, .. } => (!inventory.stays_allocated(claim)).then(|| inventory.claims[claim].class),
     });
     let new: Vec<ClaimClassId> = new.collect();
     let is_wrong_itself = |class: &ClaimClassId| inventory.claim_classes[*class].fault.is_some();

@@ -131,6 +131,8 @@ pub(super) struct Copied {
     pub(super) score: u32,
     /// Claims that were allocated with it.
     pub(super) named: Vec<Named>,
+    /// Claims that were allocated for other nodes, and that nobody used: they were allocated anew.
+    pub(super) given_up: Vec<ClaimId>,
     /// Claims that were allocated before and that only this copy may use from now on.
     pub(super) exclusive: Vec<ClaimId>,
 }

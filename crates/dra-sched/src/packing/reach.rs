@@ -38,7 +38,7 @@ impl Reach {
 
     /// What claims could take, on whichever node or machine.
     pub fn of(inventory: &Inventory, claims: &[ClaimUse]) -> Self {
-        Self::of_new(inventory, claims, |claim| inventory.allocation(claim).is_none())
+        Self::of_new(inventory, claims, |claim| !inventory.stays_allocated(claim))
     }
 
     /// What claims could take if none of them were allocated.

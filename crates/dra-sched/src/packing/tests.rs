@@ -240,6 +240,7 @@ fn selectors_see_that_a_bound_attribute_is_there_and_not_what_it_is() {
 
 mod consumers;
 mod ends;
+mod idle;
 mod node_allocatable;
 mod shared;
 mod supply;

@@ -14,7 +14,7 @@ use dra_types::{
 };
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
 
-use super::{DemandId, DeviceObjects, SnapshotParts, leaving::Leaving};
+use super::{DemandId, DeviceObjects, SnapshotParts, idle::Idle, leaving::Leaving};
 use crate::snapshot::PodId;
 use crate::tuning::MAX_EXTENDED;
 
@@ -173,8 +173,15 @@ impl Demands {
             }
         }
         let leaving = Leaving::new(pods, nodes, before, (objects, &compat));
-        let ids =
-            objects.claims.iter().map(|(name, claim)| (name.clone(), builder.claim(leaving.without(claim)))).collect();
+        let idle = Idle::new(pods);
+        let id_of = |(name, claim): (&NamespacedName, &Arc<ResourceClaim>)| {
+            let id = builder.claim(leaving.without(claim));
+            if idle.contains(claim) {
+                builder.mark_idle(id);
+            }
+            (name.clone(), id)
+        };
+        let ids = objects.claims.iter().map(id_of).collect();
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
         let known = BTreeMap::new();
         let mut reading = Reading { objects, compat, names, builder, ids, extended, known, demands: IdVec::new() };

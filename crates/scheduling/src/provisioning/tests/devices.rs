@@ -3,6 +3,7 @@
 mod daemons;
 mod domains;
 mod ends;
+mod idle;
 mod nodes;
 mod orders;
 mod taken;

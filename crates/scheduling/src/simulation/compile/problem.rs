@@ -56,6 +56,7 @@ impl<'s> Problem<'s> {
         let room: IdVec<NodeId, ResourceVec> = snapshot.nodes.ids().map(|node| free(node, snapshot)).collect();
         let mut accepted = accepted(snapshot, &classes);
         end_on_errors(snapshot, &mut classes, &mut accepted, &room);
+        stay_with_idle_claims(snapshot, &classes, &mut accepted, &room);
         let pools = pools::tables(snapshot, &classes, &topology);
         let mut node_order: Vec<NodeId> =
             snapshot.nodes.ids().filter(|&id| snapshot.nodes[id].excluded.is_none()).collect();
@@ -275,6 +276,23 @@ fn end_on_errors(
             class.claim_fault = Some(format!("node {node} ends the search on all nodes: {error}").into());
             accepted.clear();
         }
+    }
+}
+
+/// Keeps classes with claims that are allocated for nobody on the nodes of these while one of them has room.
+fn stay_with_idle_claims(
+    snapshot: &Snapshot,
+    classes: &IdVec<ClassId, PodClass>,
+    accepted: &mut IdVec<ClassId, IdSet<NodeId>>,
+    room: &IdVec<NodeId, ResourceVec>,
+) {
+    let Some(devices) = &snapshot.devices else { return };
+    for (class, accepted) in classes.iter().zip(accepted.iter_mut()) {
+        let Some(demand) = class.devices.as_ref().map(|devices| devices.demand) else { continue };
+        devices.stay(demand, accepted, |node| {
+            let variant = devices.demands[demand].variant_for(&snapshot.nodes[node].allocatable);
+            class.requests(variant).fits_in(&room[node])
+        });
     }
 }
 

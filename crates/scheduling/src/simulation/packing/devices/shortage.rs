@@ -30,8 +30,12 @@ pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) ->
         let claims = of_problem.claims(&problem.classes[*class], of.variant(*class)?);
         Some(Wanting { claims, copies: *copies, reaches })
     });
-    let ledger = of_problem.ledger_after(state.cluster.released());
     let wanting: Vec<Wanting<'_>> = wanting.collect();
+    let inventory = &of_problem.devices.inventory;
+    // What is allocated for nobody can be had once its pods are elsewhere.
+    let mut released = state.cluster.released().clone();
+    released.extend(wanting.iter().flat_map(|wanting| inventory.idle(wanting.claims)));
+    let ledger = of_problem.ledger_after(&released);
     let could_host = Host::all(problem, of_problem);
     let reaches: Vec<_> =
         could_host.iter().flatten().map(|host| |scope: &NodeScope| host.places.reach(scope)).collect();
@@ -39,7 +43,7 @@ pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) ->
         let all = all.iter().zip(&reaches);
         all.map(|(host, reaches)| Hosts { shapes: host.shapes.clone(), machines: host.machines, reaches }).collect()
     });
-    dra_sched::packing::want_too_much(&of_problem.devices.inventory, &wanting, hosts.as_deref(), &ledger)
+    dra_sched::packing::want_too_much(inventory, &wanting, hosts.as_deref(), &ledger)
 }
 
 /// Machines that may bring pools for others: of the pods of one class, or one that is on its way.
