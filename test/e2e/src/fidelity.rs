@@ -91,8 +91,12 @@ impl Scenario {
         self.create(corner, &self.pods).await?;
         eventually("the scheduler has bound or given up on every pod", DEADLINE, async || {
             let pods = self.judged(corner).await?;
-            let tried = pods.iter().filter(|pod| node_of(pod).is_some() || is_unschedulable(pod)).count();
-            ensure!(tried == self.pods.len(), "{tried} of {}", self.pods.len());
+            let kept_out = devices::kept_out(corner).await?;
+            let is_settled = |pod: &&Pod| {
+                node_of(pod).is_some() || is_unschedulable(pod) || kept_out.contains_key(&pod.name_any())
+            };
+            let settled = pods.iter().filter(is_settled).count();
+            ensure!(settled == self.pods.len(), "{settled} of {}", self.pods.len());
             Ok(())
         })
         .await?;

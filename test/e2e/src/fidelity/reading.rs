@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::CLASS;
+use super::devices::kept_out;
 use crate::cluster::{Corner, node_of, scheduled};
 use crate::fleet::planned_uids;
 
@@ -142,6 +143,7 @@ impl Reading {
         notes: &FirstNotes,
     ) -> Result<Self> {
         let said = Said::read(corner).await?;
+        let kept_out = kept_out(corner).await?;
         let mut claims = corner.all_node_claims().await?;
         claims.sort_by_key(|claim| claim.creation_timestamp().map(|time| time.0));
         let nodes = corner.nodes().await?;
@@ -167,7 +169,12 @@ impl Reading {
                 class: pod.labels().get(CLASS).cloned().unwrap_or_default(),
                 has_waited: waiting.is_none_or(|waiting| waiting.contains(&uid)),
                 node: node_of(&pod).map(str::to_owned),
-                refusal: said.refusals.get(&name).map(|(_, message)| Refusal(message.clone())),
+                refusal: said
+                    .refusals
+                    .get(&name)
+                    .map(|(_, message)| message)
+                    .or_else(|| kept_out.get(&name))
+                    .map(|message| Refusal(message.clone())),
                 unschedulable: unschedulable(&pod).or_else(|| said.unschedulable.get(&name).map(|it| it.1.clone())),
                 name,
                 uid,
@@ -253,7 +260,7 @@ impl Said {
 }
 
 /// Whether the controller said it since it knows the NodePools as they are to be: before, there was none, it was not
-/// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are.
+/// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are, and so is one whose claim has no room for it.
 fn is_final(message: &str, corner: &str) -> bool {
     // What would help may still tell of limits that excluded nothing and are gone.
     let helps = ["; it would fit one if", "; it would fit a new machine if"]
@@ -263,15 +270,16 @@ fn is_final(message: &str, corner: &str) -> bool {
     let excluded_by = helps.map_or(message, |at| message.get(..at).unwrap_or(message));
     let is_told_of_pool = excluded_by.contains(&format!("nodepool/{corner}"));
     message.contains("no node can satisfy it")
+        || message.contains("consumers with the pods planned for it, the most that are allowed")
         || is_told_of_pool && !excluded_by.contains("limit") && !excluded_by.contains("is not ready")
 }
 
-/// Names of the pods that the controller has refused for good.
+/// Names of the pods that the controller has refused for good, and of those that quotas keep out.
 pub(super) async fn refused(corner: &Corner) -> Result<BTreeSet<String>> {
     let refusals = Said::read(corner).await?.refusals.into_iter();
     let is_final =
         |(name, (_, message)): (String, (u64, String))| (Refusal(message).kind() != Kind::Waits).then_some(name);
-    Ok(refusals.filter_map(is_final).collect())
+    Ok(refusals.filter_map(is_final).chain(kept_out(corner).await?.into_keys()).collect())
 }
 
 /// Names of the pods that the controller said something of for want of a place, whatever it knew of the NodePools.
@@ -321,6 +329,9 @@ mod tests {
             "nodepool/random-1: wants a In [b]; it would fit a new machine if it had that and with 4 more in limits.nodes"
         ));
         assert!(says("no node can satisfy it: zone In [a], zone In [b]"));
+        assert!(says(
+            "resource claim a/c has 256 consumers with the pods planned for it, the most that are allowed: reserve it"
+        ));
         assert!(!says("nodepool/random-1: a machine for it takes at least 1 of nodes, the limit of 0 has 0 left"));
         assert!(!says("nodepool/random-1: is not ready"));
         assert!(!says("there is no NodePool"));

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::cluster::{Corner, node_of};
 use crate::devices::{classes, driver, overlay, pod};
 
-/// A node that is nobody's machine, with room for all.
-fn node(corner: &str) -> Value {
-    let size = json!({ "cpu": "16", "memory": "32Gi", "pods": "110" });
+/// A node that is nobody's machine, with so many CPUs.
+pub(crate) fn node(corner: &str, cpus: u32) -> Value {
+    let size = json!({ "cpu": cpus.to_string(), "memory": "32Gi", "pods": "110" });
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
@@ -23,7 +23,7 @@ fn node(corner: &str) -> Value {
 }
 
 /// What the driver publishes on it.
-fn slice(corner: &str) -> Value {
+pub(crate) fn slice(corner: &str) -> Value {
     let device = |index: u32| json!({ "name": format!("gpu-{index}"), "attributes": { "model": { "string": "x1" } } });
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": corner },
@@ -41,7 +41,7 @@ async fn pods_wait_for_the_devices_of_a_driver_that_is_replaced_and_get_no_machi
     let name = corner.name.as_str();
     corner.apply([overlay(name)]).await?;
     corner.apply(classes(name)).await?;
-    corner.apply([node(name), slice(name), pod(name, "before", "one")]).await?;
+    corner.apply([node(name, 16), slice(name), pod(name, "before", "one")]).await?;
     corner.bound(1).await?;
 
     apply::delete(&corner.client, &slice(name)).await?;
@@ -54,6 +54,6 @@ async fn pods_wait_for_the_devices_of_a_driver_that_is_replaced_and_get_no_machi
     corner.apply([slice(name)]).await?;
     let pods = corner.bound(2).await?;
     ensure!(pods.iter().all(|pod| node_of(pod) == Some(name)), "not all are where the devices are: {pods:#?}");
-    apply::delete(&corner.client, &node(name)).await?;
+    apply::delete(&corner.client, &node(name, 16)).await?;
     apply::delete(&corner.client, &slice(name)).await
 }

@@ -19,6 +19,7 @@ mod driver_rollout;
 mod faults;
 mod fidelity;
 mod gangs;
+mod idle_claims;
 mod launch;
 mod leader_election;
 mod min_values;

@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::AGENT;
+use super::annex::is_of_annex;
+use super::crowd::CROWD;
 use super::driver::Order;
 use crate::Gates;
 use crate::cluster::{Corner, node_of};
@@ -39,7 +41,8 @@ pub(super) type ByDriver = BTreeMap<String, u64>;
 type ByPlace = BTreeMap<(String, String), Vec<Given>>;
 
 /// A bound pod and the claims that were allocated with it. Those of pods that the plan refused are here too: what they
-/// hold is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting.
+/// hold is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting. So
+/// are those of nodes that are no machines.
 struct Bound {
     class: String,
     /// Empty where the pod is not bound.
@@ -138,7 +141,7 @@ impl Cluster {
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for pod in pods {
             let has_machine = pod.uid().is_some_and(|uid| planned.contains(&uid));
-            let is_planned = has_machine || !refused.contains(&pod.name_any());
+            let is_planned = (has_machine || !refused.contains(&pod.name_any())) && !is_of_annex(pod);
             let node = match node_of(pod) {
                 Some(node) => node,
                 None if is_planned => continue,
@@ -178,9 +181,11 @@ impl Cluster {
         bound.claims.iter().filter_map(|index| self.devices.claims.get(*index))
     }
 
-    /// How many devices of each driver the scheduler gave to pods that were planned, but for DaemonSets'.
+    /// How many devices of each driver the scheduler gave to pods that were planned, but for DaemonSets' and those of a
+    /// claim that was allocated before.
     fn given_by_driver(&self) -> ByDriver {
-        let planned = self.bound.iter().filter(|bound| bound.is_planned && bound.class != AGENT);
+        let is_counted = |bound: &&Bound| bound.is_planned && bound.class != AGENT && bound.class != CROWD;
+        let planned = self.bound.iter().filter(is_counted);
         let allocations =
             planned.flat_map(|bound| self.claims_of(bound)).filter_map(|it| it.object.allocation.as_ref());
         let mut given = ByDriver::new();

@@ -13,8 +13,11 @@ use seeded_random::Random;
 use serde_json::{Value, json};
 
 use self::offered::{Gpus, OfZones, Offered};
+use super::annex::Annex;
+use super::crowd::Crowd;
+use super::quota::Quota;
 use crate::fidelity::Scenario;
-use crate::{Gates, Platform, objects};
+use crate::{Gates, Kubernetes, Platform, objects};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
@@ -28,7 +31,15 @@ pub struct DeviceScenario {
     pub base: Scenario,
     /// Overlays, DeviceClasses, rules, claims and templates of claims.
     pub(super) objects: Vec<Value>,
+    pub(super) quota: Option<Quota>,
+    pub(super) crowd: Option<Crowd>,
+    pub(super) annex: Option<Annex>,
 }
+
+/// One pod in so many may be refused on purpose.
+const ONE_REFUSED_IN: usize = 6;
+/// What happens around the pods is drawn apart from them.
+const AROUND: u64 = 0x5eed_a40d_a40d_5eed;
 
 /// A kind of devices, each published by a driver of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,21 +126,41 @@ impl DeviceScenario {
         let agent = scenario.agent();
         let classes = 1 + scenario.random.below(4);
         let mut pods: Vec<Value> = (0..classes).flat_map(|class| scenario.class_of_pods(class)).collect();
-        if pods.len() >= 10 && scenario.random.one_in(2) {
+        let is_one_impossible = pods.len() >= 10 && scenario.random.one_in(2);
+        if is_one_impossible {
             pods.push(scenario.impossible(classes));
         }
-        let Writer { name, objects, .. } = scenario;
+        let Writer { name, mut objects, .. } = scenario;
+        let mut random = Random::new(seed ^ AROUND);
+        // Pods of a group share a claim, daemons make theirs when nodes come, and the scheduler makes those for extended
+        // resources when it binds: who is kept out then is another question.
+        let is_plain = |pod: &Value| {
+            pod["spec"]["schedulingGroup"].is_null() && !pod["spec"]["resourceClaims"].is_null()
+        };
+        let may_keep_out = agent.is_none() && pods.iter().all(is_plain);
+        let mut refused = if is_one_impossible { 0 } else { pods.len() / ONE_REFUSED_IN };
+        let crowd = Crowd::random(&name, refused, &mut random);
+        refused -= crowd.as_ref().map_or(0, Crowd::refused);
+        let annex = Annex::random(&name, &mut random);
+        objects.extend(crowd.iter().flat_map(Crowd::objects));
+        pods.extend(crowd.iter().flat_map(Crowd::pods));
+        let quota = Quota::random(&name, (&objects, &pods), if may_keep_out { refused } else { 0 }, &mut random);
+        // The pods that wait for devices of a node have claims too.
+        let quota = quota.filter(|quota| annex.is_none() || quota.kept_out == 0);
         let (resizes, volumes) = (Vec::new(), Vec::new());
         let base =
             Scenario { seed, name, node_pools: vec![node_pool], agent, before: Vec::new(), resizes, volumes, pods };
-        Self { base, objects }
+        Self { base, objects, quota, crowd, annex }
     }
 
     /// All objects of it, as one List: what `dovetail plan` reads.
     #[must_use]
     pub fn manifests(&self) -> Value {
         let Scenario { node_pools, agent, pods, .. } = &self.base;
-        let items: Vec<&Value> = node_pools.iter().chain(&self.objects).chain(agent).chain(pods).collect();
+        let around: Vec<Value> = self.annex.iter().flat_map(Annex::manifests).collect();
+        let quota = self.quota.as_ref().map(|quota| &quota.object);
+        let own = node_pools.iter().chain(&self.objects).chain(agent).chain(pods);
+        let items: Vec<&Value> = own.chain(quota).chain(&around).collect();
         json!({ "apiVersion": "v1", "kind": "List", "items": items })
     }
 }
@@ -277,9 +308,16 @@ impl Writer {
             }
             Family::Advanced => {
                 offered.advanced = 1 + random.below(3);
-                json!({ "devices": [{ "name": "adv-{index}", "replicas": offered.advanced,
-                    "attributes": { "numa": { "ints": [0, 1] } },
-                    "nodeAllocatableResourceMappings": { "memory": { "allocationMultiplier": "1Gi" } } }] })
+                let device = json!({ "name": "adv-{index}", "replicas": offered.advanced,
+                    "attributes": { "numa": { "ints": [0, 1] } } });
+                let costs = match self.platform.kubernetes {
+                    Kubernetes::V1_36 => json!({ "nodeAllocatableResourceMappings": {
+                        "memory": { "allocationMultiplier": "1Gi" } } }),
+                    Kubernetes::V1_37 => json!({ "nodeAllocatableResources": {
+                        "memory": { "mapping": { "deviceMultiplier": "1Gi" } },
+                        "cpu": { "overhead": { "perPod": "100m", "perContainer": "50m" } } } }),
+                };
+                json!({ "devices": [objects::with(device, costs)] })
             }
             Family::Attached => self.attached.clone(),
         }
