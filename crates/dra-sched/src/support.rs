@@ -39,6 +39,8 @@ pub enum Check {
     ControlPlane1_36,
     /// What kube-scheduler gave on a real control plane of 1.37, compared with what was predicted.
     ControlPlane1_37,
+    /// Random scenarios on real control planes of 1.36 and 1.37, from templates of devices to what kube-scheduler gave.
+    Fidelity,
 }
 
 /// A row.
@@ -66,7 +68,7 @@ const fn row(
     Feature { name, kep, gate, state, checks }
 }
 
-use Check::{BruteForce, ControlPlane1_36, ControlPlane1_37, Corpus, Oracle, Recorded, Tables};
+use Check::{BruteForce, ControlPlane1_36, ControlPlane1_37, Corpus, Fidelity, Oracle, Recorded, Tables};
 use State::{NoEffect, Partly, Refused, Supported};
 
 /// All rows, the general ones first.
@@ -223,7 +225,7 @@ pub const FEATURES: &[Feature] = &[
         "",
         None,
         Partly("devices per node that draw from counters: the machine's own"),
-        &[Tables],
+        &[Tables, Fidelity],
     ),
     row(
         "Standard attributes (pcieRoot, pciBusID, numaNode)",
@@ -252,7 +254,8 @@ pub const FEATURES: &[Feature] = &[
 
 impl Check {
     /// All, in the order of the legend.
-    pub const ALL: [Self; 7] = [Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane1_36, ControlPlane1_37];
+    pub const ALL: [Self; 8] =
+        [Tables, BruteForce, Recorded, Oracle, Corpus, ControlPlane1_36, ControlPlane1_37, Fidelity];
 
     fn name(self) -> &'static str {
         match self {
@@ -263,6 +266,7 @@ impl Check {
             Self::Corpus => "corpus",
             Self::ControlPlane1_36 => "control plane 1.36",
             Self::ControlPlane1_37 => "control plane 1.37",
+            Self::Fidelity => "fidelity",
         }
     }
 
@@ -288,6 +292,33 @@ impl Check {
             Self::ControlPlane1_37 => {
                 "what kube-scheduler 1.37.2 gave, and what was predicted before (`cargo xtask test --stage dra`)"
             }
+            Self::Fidelity => {
+                "what kube-scheduler 1.36.3 and 1.37.2 gave on machines that were planned for random claims (`cargo xtask \
+                 fidelity --dra`, with `--kubernetes 1.37` too)"
+            }
+        }
+    }
+
+    /// The releases whose own kube-scheduler was asked.
+    fn releases(self) -> &'static [KubernetesMinor] {
+        match self {
+            Self::Tables | Self::BruteForce | Self::Recorded | Self::Oracle | Self::Corpus => &[],
+            Self::ControlPlane1_36 => &[KubernetesMinor::V1_36],
+            Self::ControlPlane1_37 => &[KubernetesMinor::V1_37],
+            Self::Fidelity => &[KubernetesMinor::V1_36, KubernetesMinor::V1_37],
+        }
+    }
+}
+
+impl Feature {
+    /// On which releases it was proved, by what their kube-scheduler does with it.
+    fn proved_on(&self) -> String {
+        let proved = |release: &KubernetesMinor| self.checks.iter().any(|check| check.releases().contains(release));
+        let releases: Vec<String> = KubernetesMinor::ALL.iter().filter(|it| proved(it)).map(ToString::to_string).collect();
+        match (releases.is_empty(), self.state) {
+            (false, _) => releases.join(", "),
+            (true, State::Refused(_)) => "none serves it".to_owned(),
+            (true, State::NoEffect(_) | State::Supported | State::Partly(_)) => "none".to_owned(),
         }
     }
 }
@@ -319,7 +350,7 @@ pub fn markdown() -> String {
     let mut rows = vec![Vec::from(["Feature", "KEP", "Gate"].map(str::to_owned))];
     if let Some(headings) = rows.first_mut() {
         headings.extend(KubernetesMinor::ALL.map(|release| release.to_string()));
-        headings.extend(["Here", "Held against"].map(str::to_owned));
+        headings.extend(["Here", "Proved on", "Held against"].map(str::to_owned));
     }
     for feature in FEATURES {
         let gate = feature.gate.map_or_else(String::new, |gate| format!("`{}`", gate.name()));
@@ -327,6 +358,7 @@ pub fn markdown() -> String {
         let releases = KubernetesMinor::ALL.map(|release| feature.gate.map_or("", |gate| in_release(gate, release)));
         row.extend(releases.map(str::to_owned));
         row.push(feature.state.text());
+        row.push(feature.proved_on());
         row.push(feature.checks.iter().map(|check| check.name()).collect::<Vec<_>>().join(", "));
         rows.push(row);
     }
@@ -334,7 +366,7 @@ pub fn markdown() -> String {
         "# Dynamic Resource Allocation: what is supported\n\n\
          Printed by `dovetail support`; `cargo xtask codegen` writes it. For each release: whether its feature gate is on\n\
          by default (on, off, – not known). Behaviour follows the cluster's release and gates, defects of releases included\n\
-         (`docs/compatibility.md`).\n\n",
+         (`docs/compatibility.md`). \"Proved on\" names the releases whose kube-scheduler did in a cluster what was predicted.\n\n",
     );
     write_table(&mut text, &rows);
     text.push_str("\nHeld against:\n\n");
@@ -380,6 +412,10 @@ mod tests {
         }
         for feature in FEATURES.iter().filter(|feature| matches!(feature.state, Supported | Partly(_))) {
             assert!(!feature.checks.is_empty(), "{}", feature.name);
+            // A feature of 1.37 cannot be proved on 1.36.
+            let proved = feature.proved_on();
+            let is_new = feature.gate.is_some_and(|gate| gate.known_since() > KubernetesMinor::V1_36.minor());
+            assert_eq!(proved, if is_new { "1.37" } else { "1.36, 1.37" }, "{}", feature.name);
         }
     }
 

@@ -6,6 +6,7 @@ mod errors_apart;
 mod errors_bounded;
 mod errors_brute_force;
 mod explained;
+mod generations;
 
 use serde_json::{Value, json};
 

@@ -89,6 +89,12 @@ impl Alternative {
         most.into_iter().map(|(place, of_container)| ClaimShare { place, of_container }).collect()
     }
 
+    /// Whether an allocation of a claim that nobody uses is taken back for it.
+    pub fn takes_back(&self, claim: ClaimId) -> bool {
+        let copies = self.trials.iter().flat_map(|trial| trial.copies.iter().take(self.copies as usize));
+        copies.into_iter().any(|copy| copy.given_up.contains(&claim))
+    }
+
     pub(super) fn is_for_several_domains(&self) -> bool {
         let first = self.trials.first().map(|trial| &trial.domain);
         self.trials.iter().any(|trial| Some(&trial.domain) != first)

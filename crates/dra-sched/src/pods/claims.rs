@@ -12,7 +12,7 @@ use model::NamespacedName;
 use crate::faults::{MAX_CONSUMERS, too_many_consumers};
 use crate::inventory::{InventoryBuilder, Reservation};
 use dra_types::compat::{Compat, Gate};
-use dra_types::{ClaimSource, ClaimTemplate, Pod, PodGroup, ResourceClaim};
+use dra_types::{ClaimSource, ClaimTemplate, Consumer, Pod, PodGroup, ResourceClaim};
 
 /// Names the entry of a pod that a generated claim stands for.
 const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
@@ -205,4 +205,17 @@ fn existing(
         return Err(PodFault::TooManyConsumers(name.clone()));
     }
     Ok(group.map_or(Reservation::NewPod, |group| Reservation::NewGroup(group.meta.name.clone())))
+}
+
+/// Whether a claim is allocated and used by nobody, so that kube-scheduler may take the allocation back for a pod that
+/// names it: `status.reservedFor` is empty, or has only a pod that waits.
+///
+/// Left out: claims that are reserved for a PodGroup. Whether one of its pods is about to be bound is not known.
+pub fn is_idle(claim: &ResourceClaim, waits: impl Fn(&Consumer) -> bool) -> bool {
+    let is_for_nobody = match claim.reserved_for.as_slice() {
+        [] => true,
+        [only] => &*only.resource == "pods" && waits(only),
+        _ => false,
+    };
+    claim.allocation.is_some() && is_for_nobody
 }

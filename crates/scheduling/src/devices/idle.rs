@@ -16,7 +16,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use dra_types::{Consumer, ResourceClaim};
+use dra_sched::pods;
+use dra_types::ResourceClaim;
 use model::{IdSet, IdVec, Uid};
 
 use super::{DemandId, Devices, NodeDevices};
@@ -35,8 +36,7 @@ impl<'a> Idle<'a> {
 
     /// Whether kube-scheduler may take the allocation back.
     pub(super) fn contains(&self, claim: &Arc<ResourceClaim>) -> bool {
-        let waits = |consumer: &Consumer| &*consumer.resource == "pods" && self.waiting.contains(&consumer.uid);
-        claim.allocation.is_some() && claim.reserved_for.len() <= 1 && claim.reserved_for.iter().all(waits)
+        pods::is_idle(claim, |consumer| self.waiting.contains(&consumer.uid))
     }
 }
 

@@ -124,8 +124,17 @@ impl<'a> Run<'a> {
             }
         }
         let mut builder = inventory_of(objects, compat);
-        let mut ids: BTreeMap<NamespacedName, ClaimId> =
-            claims.iter().map(|(name, claim)| (name.clone(), builder.claim(Arc::clone(claim)))).collect();
+        let waits = |pod: &&Pod| !pod.is_terminal && pod.node_name.is_none();
+        let waiting: BTreeSet<(&Arc<str>, &Arc<str>)> =
+            objects.pods.iter().filter(waits).map(|pod| (&pod.meta.name.namespace, &pod.meta.name.name)).collect();
+        let mut ids: BTreeMap<NamespacedName, ClaimId> = BTreeMap::new();
+        for (name, claim) in &claims {
+            let id = builder.claim(Arc::clone(claim));
+            if pods::is_idle(claim, |consumer| waiting.contains(&(&name.namespace, &consumer.name))) {
+                builder.mark_idle(id);
+            }
+            ids.insert(name.clone(), id);
+        }
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), compat);
         let lookup = Claims { claims: &claims, templates: &objects.templates, groups: &objects.groups };
         let mut asked = Vec::new();
@@ -244,7 +253,8 @@ impl<'a> Run<'a> {
         for name in &self.objects.asked {
             match self.on_node(index, name, ledger) {
                 Answer::Fits(fit) => {
-                    if best.as_ref().is_none_or(|best| fit.score > best.score) {
+                    // As long as it fits where its claims are, none is taken back.
+                    if best.as_ref().is_none_or(|best| fit.rank() > best.rank()) {
                         best = Some(*fit);
                     }
                 }
@@ -333,7 +343,9 @@ impl<'a> Run<'a> {
             let (state, allocation) = match ask.what {
                 ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } => (ClaimState::New, new.next().cloned()),
                 ClaimUse::Named { claim, .. } => {
-                    let before = self.inventory.allocation(claim).or_else(|| self.allocated.get(&claim)).cloned();
+                    let in_cluster = self.inventory.allocation(claim);
+                    let known = self.allocated.get(&claim).or(in_cluster);
+                    let before = known.filter(|_| !fit.alternative.takes_back(claim)).cloned();
                     match before {
                         Some(before) => (ClaimState::Shared, Some(before)),
                         None => {
@@ -403,6 +415,17 @@ struct Fit {
     bin: BinLedger,
     alternative: dra_sched::Alternative,
     demand: NodeDemand,
+}
+
+impl Fit {
+    /// Which of several nodes kube-scheduler takes, as far as devices decide.
+    fn rank(&self) -> (bool, u32) {
+        let claims = self.asks.iter().filter_map(|ask| match ask.what {
+            ClaimUse::Named { claim, .. } => Some(claim),
+            ClaimUse::Fresh { .. } | ClaimUse::Extended { .. } => None,
+        });
+        (!claims.into_iter().any(|claim| self.alternative.takes_back(claim)), self.score)
+    }
 }
 
 /// What a refusal says beside the names of a node's own devices and who has them.
