@@ -317,8 +317,8 @@ impl Feature {
         let releases: Vec<String> = KubernetesMinor::ALL.iter().filter(|it| proved(it)).map(ToString::to_string).collect();
         match (releases.is_empty(), self.state) {
             (false, _) => releases.join(", "),
-            (true, State::Refused(_)) => "none serves it".to_owned(),
-            (true, State::NoEffect(_) | State::Supported | State::Partly(_)) => "none".to_owned(),
+            (true, Refused(_)) => "none serves it".to_owned(),
+            (true, NoEffect(_) | Supported | Partly(_)) => "none".to_owned(),
         }
     }
 }

@@ -18,7 +18,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use dra_sched::pods;
 use dra_types::ResourceClaim;
-use model::{IdSet, IdVec, Uid};
+use model::{IdSet, Uid};
 
 use super::{DemandId, Devices, NodeDevices};
 use crate::snapshot::{NodeId, PodsToPlace};

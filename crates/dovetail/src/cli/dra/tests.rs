@@ -305,6 +305,32 @@ fn a_claim_has_256_consumers_and_pods_that_get_it_here_count() {
 }
 
 #[test]
+fn a_claim_that_nobody_uses_is_allocated_anew_where_its_node_takes_no_pod() {
+    let of = |node: &str, consumers: &str| {
+        let here = format!("{{matchFields: [{{key: metadata.name, operator: In, values: [{node}]}}]}}");
+        let result = format!("{{request: gpu, driver: gpu.example.com, pool: {node}, device: gpu-1}}");
+        let claim = format!(
+            "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: held, namespace: default}}\n\
+             spec: {{devices: {{requests: [{{name: gpu, exactly: {{deviceClassName: gpu}}}}]}}}}\n\
+             status: {{reservedFor: [{consumers}], allocation: {{devices: {{results: [{result}]}}, \
+             nodeSelector: {{nodeSelectorTerms: [{here}]}}}}}}\n"
+        );
+        let pod = pod("a", "held", "").replace("resourceClaimTemplateName", "resourceClaimName");
+        let report = report(&format!("{claim}{pod}"), &options());
+        match &report.pods[0].outcome {
+            Outcome::Allocated { node, claims, .. } => format!("{node}/{}", claims[0].devices[0].device),
+            _ => "nothing".to_owned(),
+        }
+    };
+    let consumer = |name: &str| format!("{{resource: pods, name: {name}, uid: u}}");
+    assert_eq!(of("gone", ""), "n1/gpu-0");
+    assert_eq!(of("gone", &consumer("a")), "n1/gpu-0");
+    assert_eq!(of("gone", &consumer("b")), "nothing");
+    assert_eq!(of("gone", &[consumer("a"), consumer("b")].join(", ")), "nothing");
+    assert_eq!(of("n1", ""), "n1/gpu-1");
+}
+
+#[test]
 fn pods_of_a_group_share_its_claim() {
     let group = "---\napiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: default}\nspec: \
                  {resourceClaims: [{name: dev, resourceClaimTemplateName: one}]}\n";
