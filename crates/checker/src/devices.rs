@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dra_sched::{
-    ClaimClassId, ClaimId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal, Reservation,
-    SharedTemplate, Templates, Verdict, allocate,
+    ClaimClassId, ClaimId, ClusterLedger, Inventory, InventoryBuilder, MachineTemplate, PoolScope, Refusal,
+    Reservation, SharedTemplate, Templates, Verdict, allocate,
     faults::Fault,
     machine::binding_group,
     pods::{self, ExtendedResources, IN_MEMORY_CLAIM, Served, WantedClaim},
@@ -18,8 +18,7 @@ use dra_sched::{
 use dra_types::{
     Allocation, AttributeValue, ClaimSource, Device, KubernetesMinor, NodeAllocatableMapping, NodeFacts, NodeScope,
     NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, ObjectMeta, Pod as DevicePod, Pool, ResourceClaim,
-    ResourceSlice,
-    Resources,
+    ResourceSlice, Resources,
 };
 use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
 use scheduling::{Devices, Snapshot, snapshot::NodeId};

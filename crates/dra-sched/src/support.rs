@@ -314,7 +314,8 @@ impl Feature {
     /// On which releases it was proved, by what their kube-scheduler does with it.
     fn proved_on(&self) -> String {
         let proved = |release: &KubernetesMinor| self.checks.iter().any(|check| check.releases().contains(release));
-        let releases: Vec<String> = KubernetesMinor::ALL.iter().filter(|it| proved(it)).map(ToString::to_string).collect();
+        let releases: Vec<String> =
+            KubernetesMinor::ALL.iter().filter(|it| proved(it)).map(ToString::to_string).collect();
         match (releases.is_empty(), self.state) {
             (false, _) => releases.join(", "),
             (true, Refused(_)) => "none serves it".to_owned(),

@@ -92,9 +92,8 @@ impl Scenario {
         eventually("the scheduler has bound or given up on every pod", DEADLINE, async || {
             let pods = self.judged(corner).await?;
             let kept_out = devices::kept_out(corner).await?;
-            let is_settled = |pod: &&Pod| {
-                node_of(pod).is_some() || is_unschedulable(pod) || kept_out.contains_key(&pod.name_any())
-            };
+            let is_settled =
+                |pod: &&Pod| node_of(pod).is_some() || is_unschedulable(pod) || kept_out.contains_key(&pod.name_any());
             let settled = pods.iter().filter(is_settled).count();
             ensure!(settled == self.pods.len(), "{settled} of {}", self.pods.len());
             Ok(())

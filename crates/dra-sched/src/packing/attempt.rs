@@ -295,28 +295,27 @@ impl Attempt<'_> {
             }
             // An allocation comes from the cluster, from this plan, or from an earlier copy of this question, in this
             // order.
-            let (allocation, reaches, others) =
-                match (in_cluster.filter(|_| !is_given_up), planned, done.get(&claim)) {
-                    (Some(allocation), planned, done) => {
-                        let is_consumer = reservation.is_consumer(self.inventory.compat().kubernetes);
-                        let consumers = !entry.object.reserved_for.is_empty() && !is_consumer;
-                        let others = consumers || planned.is_some() || done.is_some();
-                        (Arc::new(allocation.clone()), reached, others)
-                    }
-                    (None, Some(planned), _) => {
-                        let reaches = match &planned.place {
-                            Place::Bin(place) => bin == Some(*place),
-                            Place::Node(name) => bin.is_none() && facts.name == *name,
-                            Place::Nodes(selector) => reaches(facts, selector.as_deref()),
-                        };
-                        (Arc::clone(&planned.allocation), reaches, true)
-                    }
-                    (None, None, Some(allocation)) => (Arc::clone(allocation), true, true),
-                    (None, None, None) => {
-                        wanted.new.push((entry.class, Some(claim), users));
-                        continue;
-                    }
-                };
+            let (allocation, reaches, others) = match (in_cluster.filter(|_| !is_given_up), planned, done.get(&claim)) {
+                (Some(allocation), planned, done) => {
+                    let is_consumer = reservation.is_consumer(self.inventory.compat().kubernetes);
+                    let consumers = !entry.object.reserved_for.is_empty() && !is_consumer;
+                    let others = consumers || planned.is_some() || done.is_some();
+                    (Arc::new(allocation.clone()), reached, others)
+                }
+                (None, Some(planned), _) => {
+                    let reaches = match &planned.place {
+                        Place::Bin(place) => bin == Some(*place),
+                        Place::Node(name) => bin.is_none() && facts.name == *name,
+                        Place::Nodes(selector) => reaches(facts, selector.as_deref()),
+                    };
+                    (Arc::clone(&planned.allocation), reaches, true)
+                }
+                (None, None, Some(allocation)) => (Arc::clone(allocation), true, true),
+                (None, None, None) => {
+                    wanted.new.push((entry.class, Some(claim), users));
+                    continue;
+                }
+            };
             // Noted and not returned at once: upstream looks at the other claims first, and at what this one's devices
             // cost if the node sees them.
             if !reaches {

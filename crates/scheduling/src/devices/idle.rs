@@ -49,10 +49,8 @@ impl Devices {
         if idle.is_empty() {
             return;
         }
-        let selectors: Vec<_> = idle
-            .into_iter()
-            .filter_map(|claim| self.inventory.allocation(claim)?.node_selector.as_ref())
-            .collect();
+        let selectors: Vec<_> =
+            idle.into_iter().filter_map(|claim| self.inventory.allocation(claim)?.node_selector.as_deref()).collect();
         let reached = |node: &NodeId| match self.nodes.try_get(*node) {
             Some(NodeDevices::Published(facts)) => {
                 selectors.iter().all(|selector| facts.matches(selector).unwrap_or(false))

@@ -107,7 +107,7 @@ fn spread(set: &[usize], first: usize) -> Vec<usize> {
     const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     let position = |number: usize| {
         let part = (number as u64).wrapping_mul(GOLDEN_RATIO) >> 32;
-        (part * set.len() as u64 >> 32) as usize
+        ((part * set.len() as u64) >> 32) as usize
     };
     let mut spread: Vec<usize> =
         (first..first + RUINED_MACHINES).filter_map(|number| set.get(position(number))).copied().collect();

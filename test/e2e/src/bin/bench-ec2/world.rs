@@ -10,6 +10,7 @@ use cloudprovider_aws::memory::{Cloud, Objects, REGION};
 use cloudprovider_aws::names;
 use cloudprovider_aws::pricing::Prices;
 use cloudprovider_aws::provider::{Ec2CloudProvider, Setup};
+use cloudprovider_aws::telemetry::Telemetry;
 use cloudprovider_aws::user_data;
 use e2e::ec2::{self, Sold};
 use model::PriceNanoUsdPerHour;
@@ -52,6 +53,7 @@ impl World {
             machines: MachineOptions::default(),
             clock: Arc::new(ec2::now),
             seed: 1,
+            telemetry: Telemetry::default(),
         })
     }
 

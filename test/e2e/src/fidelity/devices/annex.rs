@@ -195,7 +195,8 @@ impl Annex {
     /// Gives the devices back, and says what went otherwise than it should.
     pub(super) async fn end(&self, corner: &Corner) -> Result<Vec<String>> {
         let launched = |when: &str, claims: Vec<api::NodeClaim>| {
-            let here = claims.into_iter().filter(|claim| claim.labels().get(api::labels::NODEPOOL) == Some(&self.name()));
+            let here =
+                claims.into_iter().filter(|claim| claim.labels().get(api::labels::NODEPOOL) == Some(&self.name()));
             here.map(|claim| format!("{} was launched {when}", claim.name_any())).collect::<Vec<_>>()
         };
         let mut wrong = launched("while devices of a node were to come back", corner.all_node_claims().await?);

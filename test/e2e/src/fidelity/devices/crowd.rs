@@ -96,7 +96,8 @@ impl Crowd {
             let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
             anyhow::Ok(json!({ "resource": "pods", "name": pod.name_any(), "uid": pod.uid() }))
         };
-        let consumers: Vec<Value> = stream::iter(0..self.consumers).map(consumer).buffer_unordered(16).try_collect().await?;
+        let consumers: Vec<Value> =
+            stream::iter(0..self.consumers).map(consumer).buffer_unordered(16).try_collect().await?;
         let result = json!({ "request": "r", "driver": self.driver(), "pool": self.name(), "device": "hub" });
         let status = json!({ "allocation": { "devices": { "results": [result] } }, "reservedFor": consumers });
         let claims: Api<ResourceClaim> = Api::namespaced(corner.client.clone(), &corner.name);

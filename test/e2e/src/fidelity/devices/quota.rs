@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_quota_that_refuses_is_short_of_what_the_claims_take() {
-        let exact = |class: &str, count: u64| json!({ "name": "r", "exactly": { "deviceClassName": class, "count": count } });
+        let exact =
+            |class: &str, count: u64| json!({ "name": "r", "exactly": { "deviceClassName": class, "count": count } });
         let template = |name: &str, request: Value| {
             json!({ "kind": "ResourceClaimTemplate", "metadata": { "name": name },
                 "spec": { "spec": { "devices": { "requests": [request] } } } })

@@ -134,9 +134,8 @@ impl DeviceScenario {
         let mut random = Random::new(seed ^ AROUND);
         // Pods of a group share a claim, daemons make theirs when nodes come, and the scheduler makes those for extended
         // resources when it binds: who is kept out then is another question.
-        let is_plain = |pod: &Value| {
-            pod["spec"]["schedulingGroup"].is_null() && !pod["spec"]["resourceClaims"].is_null()
-        };
+        let is_plain =
+            |pod: &Value| pod["spec"]["schedulingGroup"].is_null() && !pod["spec"]["resourceClaims"].is_null();
         let may_keep_out = agent.is_none() && pods.iter().all(is_plain);
         let mut refused = if is_one_impossible { 0 } else { pods.len() / ONE_REFUSED_IN };
         let crowd = Crowd::random(&name, refused, &mut random);
