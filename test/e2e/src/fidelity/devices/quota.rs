@@ -70,7 +70,7 @@ impl Quota {
         refused: usize,
         random: &mut Random,
     ) -> Option<Self> {
-        if !random.one_in(3) {
+        if !random.one_in(2) {
             return None;
         }
         let Usage { claims, by_class } = Usage::of(objects, pods);
@@ -83,7 +83,7 @@ impl Quota {
             hard[of_class(class)] = PLENTY.to_string().into();
         }
         let mut kept_out = 0;
-        if refused > 0 && random.one_in(2) {
+        if refused > 0 && !random.one_in(4) {
             // Of the devices of a class one is missing: the last claim that asks for some is not made.
             let is_of_pods = |class: &&(&String, &u64)| objects.iter().all(|it| !is_claim_of(it, class.0));
             match classes.iter().find(is_of_pods).filter(|_| random.one_in(2)) {

@@ -37,7 +37,7 @@ pub struct DeviceScenario {
 }
 
 /// One pod in so many may be refused on purpose.
-const ONE_REFUSED_IN: usize = 6;
+const ONE_REFUSED_IN: usize = 5;
 /// What happens around the pods is drawn apart from them.
 const AROUND: u64 = 0x5eed_a40d_a40d_5eed;
 
@@ -140,12 +140,12 @@ impl DeviceScenario {
         let mut refused = if is_one_impossible { 0 } else { pods.len() / ONE_REFUSED_IN };
         let crowd = Crowd::random(&name, refused, &mut random);
         refused -= crowd.as_ref().map_or(0, Crowd::refused);
-        let annex = Annex::random(&name, &mut random);
         objects.extend(crowd.iter().flat_map(Crowd::objects));
         pods.extend(crowd.iter().flat_map(Crowd::pods));
         let quota = Quota::random(&name, (&objects, &pods), if may_keep_out { refused } else { 0 }, &mut random);
-        // The pods that wait for devices of a node have claims too.
-        let quota = quota.filter(|quota| annex.is_none() || quota.kept_out == 0);
+        // The pods that wait for devices of a node have claims too, which such a quota could keep from being made.
+        let is_short = quota.as_ref().is_some_and(|quota| quota.kept_out > 0);
+        let annex = Annex::random(&name, &mut random).filter(|_| !is_short);
         let (resizes, volumes) = (Vec::new(), Vec::new());
         let base =
             Scenario { seed, name, node_pools: vec![node_pool], agent, before: Vec::new(), resizes, volumes, pods };
@@ -412,6 +412,9 @@ mod tests {
             "att-{index}",
         ] {
             assert!(all.contains(family), "{family}");
+        }
+        for around in ["kept_out: 1", "kept_out: 0", "Some(Crowd", "consumers: 256", "Some(Gone)", "Some(HalfPublished)"] {
+            assert!(all.contains(around), "{around}");
         }
         for feature in [
             "PodGroup",
