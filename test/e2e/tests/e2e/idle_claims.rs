@@ -38,7 +38,8 @@ async fn a_pod_gets_a_machine_though_its_claim_is_allocated_where_it_has_no_room
     // As kube-scheduler leaves a claim whose pod it could not bind in the end.
     let result = json!({ "request": "gpus", "driver": driver("gpu", name), "pool": name, "device": "gpu-0" });
     let here = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] });
-    let allocation = json!({ "devices": { "results": [result] }, "nodeSelector": { "nodeSelectorTerms": [here] } });
+    let allocation = json!({ "devices": { "results": [result] }, "nodeSelector": { "nodeSelectorTerms": [here] },
+        "allocationTimestamp": "2026-01-01T00:00:00Z" });
     let claims: Api<ResourceClaim> = Api::namespaced(corner.client.clone(), name);
     let status = Patch::Merge(json!({ "status": { "allocation": allocation } }));
     claims.patch_status(CLAIM, &PatchParams::default(), &status).await?;

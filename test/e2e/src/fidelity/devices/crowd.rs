@@ -99,7 +99,9 @@ impl Crowd {
         let consumers: Vec<Value> =
             stream::iter(0..self.consumers).map(consumer).buffer_unordered(16).try_collect().await?;
         let result = json!({ "request": "r", "driver": self.driver(), "pool": self.name(), "device": "hub" });
-        let status = json!({ "allocation": { "devices": { "results": [result] } }, "reservedFor": consumers });
+        // Without a time, kube-scheduler would write one beside the next consumer, which the API server does not take.
+        let allocation = json!({ "devices": { "results": [result] }, "allocationTimestamp": "2026-01-01T00:00:00Z" });
+        let status = json!({ "allocation": allocation, "reservedFor": consumers });
         let claims: Api<ResourceClaim> = Api::namespaced(corner.client.clone(), &corner.name);
         let patch = Patch::Merge(json!({ "status": status }));
         let claim = claims.patch_status(CROWD, &PatchParams::default(), &patch).await?;
