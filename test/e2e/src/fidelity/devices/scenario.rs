@@ -413,8 +413,13 @@ mod tests {
         ] {
             assert!(all.contains(family), "{family}");
         }
-        for around in ["kept_out: 1", "kept_out: 0", "Some(Crowd", "consumers: 256", "Some(Gone)", "Some(HalfPublished)"] {
-            assert!(all.contains(around), "{around}");
+        let around = |seed| {
+            let DeviceScenario { quota, crowd, annex, .. } = DeviceScenario::random(seed, Platform::default());
+            format!("{quota:?} {crowd:?} {annex:?}")
+        };
+        let around: String = (0..200).map(around).collect();
+        for what in ["kept_out: 1", "kept_out: 0", "consumers: 254", "consumers: 256", "Gone", "HalfPublished"] {
+            assert!(around.contains(what), "{what}");
         }
         for feature in [
             "PodGroup",
