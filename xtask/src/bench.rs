@@ -57,8 +57,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Make the instance types of EC2 again after a change of prices, launch 1,000 machines on an EC2 in memory, and print
-    /// time and calls beside the least.
+    /// Make the instance types of EC2 again after a change of prices, launch 1,000 machines on an EC2 in memory, and
+    /// print time and calls beside the least.
     Ec2 {
         /// Passed on to the benchmark; `-- --help` shows what it takes.
         #[arg(last = true)]

@@ -293,7 +293,7 @@ impl Check {
                 "what kube-scheduler 1.37.2 gave, and what was predicted before (`cargo xtask test --stage dra`)"
             }
             Self::Fidelity => {
-                "what kube-scheduler 1.36.3 and 1.37.2 gave on machines that were planned for random claims (`cargo xtask \
+                "what kube-scheduler 1.36.3 and 1.37.2 gave on machines planned for random claims (`cargo xtask \
                  fidelity --dra`, with `--kubernetes 1.37` too)"
             }
         }

@@ -344,8 +344,8 @@ pub(crate) const TERMINATE_FIRST_SIMULATIONS: usize = 8;
 
 /// Classes that consolidation may place while it looks for sets of machines that could go, shared out among the ways to
 /// begin; each class placed in a trial is one, and where it wants devices one for each node besides. As many again for
-/// repairs, and to say why the others stay. At the bound what was found is the answer, and machines whose turn has not come are
-/// undecided. Nothing is recorded; `cargo test -p scheduling consolidation` shows what small fleets come to.
+/// repairs, and to say why the others stay. At the bound what was found is the answer, and machines whose turn has not
+/// come are undecided. Nothing is recorded; `cargo test -p scheduling consolidation` shows what small fleets come to.
 pub(crate) const CONSOLIDATION_STEPS: u64 = 400_000;
 
 /// Machines up to which Karpenter's sets are also planned by provisioning one by one, in case the search places their
@@ -370,8 +370,8 @@ pub(crate) const SURPLUS_PREFIXES: usize = 3;
 /// plan has to be ready at once.
 pub(crate) const LEAST_REPAIRED: usize = 12;
 
-/// Machines that a repair puts back. Tried on C2-300 (`cargo xtask bench consolidation`) were 2, 3, 4 and 6, with prices
-/// of an eviction from $0.02 to $0.025: 6 evicted least for a price in reach of the others'.
+/// Machines that a repair puts back. Tried on C2-300 (`cargo xtask bench consolidation`) were 2, 3, 4 and 6, with
+/// prices of an eviction from $0.02 to $0.025: 6 evicted least for a price in reach of the others'.
 pub(crate) const RUINED_MACHINES: usize = 6;
 
 /// Repairs of what one look has found.
@@ -390,11 +390,12 @@ pub(crate) const TRIMMING_TRIALS: usize = 2 * LARGEST_PREFIX;
 /// is confirmed goes. Each costs a search and a plan of the pods that move.
 pub(crate) const CONSOLIDATION_ROUNDS: usize = 6;
 
-/// How many times the machines of a command that does not hold a set has to have so that the rest of it is planned again
-/// without a new search.
+/// How many times the machines of a command that does not hold a set has to have so that the rest of it is planned
+/// again without a new search.
 pub(crate) const LARGE_FOR_A_COMMAND: usize = 4;
 
-/// Times in a round that the rest of large sets is planned again. C2-1000 (`cargo xtask bench consolidation`) took seven.
+/// Times in a round that the rest of large sets is planned again. C2-1000 (`cargo xtask bench consolidation`) took
+/// seven.
 pub(crate) const PARTIAL_PROPOSALS: usize = 16;
 
 /// Instance types that have to be cheaper than a spot machine that is replaced by another alone, and of which as many

@@ -1,12 +1,12 @@
 //! Claims that are allocated and that nobody uses.
 //!
-//! kube-scheduler writes an allocation before it binds the pod. If the pod is not bound after all, the claim is reserved
-//! for nobody again and stays allocated. The scheduler takes an allocation back for a pod that names the claim (`PostFilter`
-//! of `DynamicResources`) if no node has room for the pod, some node has but for this claim, and nobody but the pod is
-//! among `status.reservedFor`. Then it gives the pod its devices where it has room. So such a claim keeps its pods on the
-//! nodes that it is allocated for only as long as one of these takes them ([`stay`]); elsewhere it is allocated anew, and
-//! what it held is free for others from then on. For pods that do not name it, its devices are taken until then: nobody
-//! else takes them back.
+//! kube-scheduler writes an allocation before it binds the pod. If the pod is not bound after all, the claim is
+//! reserved for nobody again and stays allocated. The scheduler takes an allocation back for a pod that names the claim
+//! (`PostFilter` of `DynamicResources`) if no node has room for the pod, some node has but for this claim, and nobody
+//! but the pod is among `status.reservedFor`. Then it gives the pod its devices where it has room. So such a claim
+//! keeps its pods on the nodes that it is allocated for only as long as one of these takes them ([`stay`]); elsewhere
+//! it is allocated anew, and what it held is free for others from then on. For pods that do not name it, its devices
+//! are taken until then: nobody else takes them back.
 //!
 //! A machine that is launched for such a pod is the node that the scheduler needs to find out: before there is one that
 //! refuses the pod for the claim alone, it takes nothing back.

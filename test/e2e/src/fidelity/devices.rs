@@ -7,8 +7,8 @@
 //!   pods, whose nodes others decide, among them. Or out of what was published when each came: a claim with
 //!   alternatives that finds only some of its zone's pools does not wait for the others.
 //!
-//! Around them, quotas may keep pods out ([`quota`]), a claim may have nearly as many consumers as it can ([`crowd`]), and
-//! other pods may wait for devices of a node that are to come back ([`annex`]).
+//! Around them, quotas may keep pods out ([`quota`]), a claim may have nearly as many consumers as it can ([`crowd`]),
+//! and other pods may wait for devices of a node that are to come back ([`annex`]).
 
 mod annex;
 mod claims;

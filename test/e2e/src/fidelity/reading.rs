@@ -260,7 +260,8 @@ impl Said {
 }
 
 /// Whether the controller said it since it knows the NodePools as they are to be: before, there was none, it was not
-/// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are, and so is one whose claim has no room for it.
+/// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are, and so is one
+/// whose claim has no room for it.
 fn is_final(message: &str, corner: &str) -> bool {
     // What would help may still tell of limits that excluded nothing and are gone.
     let helps = ["; it would fit one if", "; it would fit a new machine if"]

@@ -1,10 +1,10 @@
 //! Some of the machines that go are put back, and others go in their place, as long as that brings more.
 //!
-//! Room is filled in the order in which machines go, so that what a walk ends with leaves parts of it unused, and it may
-//! be used by machines whose pods are worth less than those of others. Ruin and recreate (Schrimpf et al. 2000, "Record
-//! breaking optimization results using the ruin and recreate principle") goes on from there: a few machines are put
-//! back, then those that bring most beyond what their pods are worth go, one after the other, as long as all that go
-//! then bring more together. All pods are placed anew in each trial, the large before the small, since room that was
+//! Room is filled in the order in which machines go, so that what a walk ends with leaves parts of it unused, and it
+//! may be used by machines whose pods are worth less than those of others. Ruin and recreate (Schrimpf et al. 2000,
+//! "Record breaking optimization results using the ruin and recreate principle") goes on from there: a few machines are
+//! put back, then those that bring most beyond what their pods are worth go, one after the other, as long as all that
+//! go then bring more together. All pods are placed anew in each trial, the large before the small, since room that was
 //! filled one machine after the other is in pieces.
 //!
 //! Which are put back follows from the number of the repair, so the same question has the same answer.

@@ -1,6 +1,6 @@
-//! A node that is nobody's machine, with devices of which pods wait for some: its driver is being rolled out, or who has
-//! them ends. A NodePool of its own would launch a machine with such devices, and must not: kube-scheduler gives the
-//! pods those of the node once they are back.
+//! A node that is nobody's machine, with devices of which pods wait for some: its driver is being rolled out, or who
+//! has them ends. A NodePool of its own would launch a machine with such devices, and must not: kube-scheduler gives
+//! the pods those of the node once they are back.
 //!
 //! The other pods of the scenario keep off the node and off that NodePool.
 
@@ -21,7 +21,8 @@ const TAINT: &str = "fidelity.dovetail.test/annex";
 const PREFIX: &str = "annex-";
 /// Keeps a pod that ends until the scenario is over.
 const HELD: &str = "fidelity.dovetail.test/held";
-/// Longer than a scenario takes to be planned, and shorter than a machine is thought to take as long as none was launched.
+/// Longer than a scenario takes to be planned, and shorter than a machine is thought to take as long as none was
+/// launched.
 const GRACE_SECONDS: u32 = 100;
 
 /// What a driver that is rolled out leaves meanwhile.

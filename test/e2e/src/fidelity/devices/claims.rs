@@ -41,8 +41,8 @@ pub(super) type ByDriver = BTreeMap<String, u64>;
 type ByPlace = BTreeMap<(String, String), Vec<Given>>;
 
 /// A bound pod and the claims that were allocated with it. Those of pods that the plan refused are here too: what they
-/// hold is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting. So
-/// are those of nodes that are no machines.
+/// hold is not free, whether they came to be bound or kube-scheduler allocated for a group that it then left waiting.
+/// So are those of nodes that are no machines.
 struct Bound {
     class: String,
     /// Empty where the pod is not bound.

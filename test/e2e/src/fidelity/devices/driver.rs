@@ -63,8 +63,8 @@ pub(super) async fn make_ready(client: Client, namespace: &str, order: &Order) -
     }
 }
 
-/// Says of the nodes of a corner that they know of devices that cost them something, until it is dropped. A release that
-/// has no such field drops it.
+/// Says of the nodes of a corner that they know of devices that cost them something, until it is dropped. A release
+/// that has no such field drops it.
 ///
 /// # Errors
 /// If a node cannot be written, or the watch ends.

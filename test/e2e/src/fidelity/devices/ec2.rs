@@ -61,7 +61,7 @@ impl DeviceScenario {
             volumes: Vec::new(),
             pods,
         };
-        Ok(Self { base, objects })
+        Ok(Self { base, objects, quota: None, crowd: None, annex: None })
     }
 }
 

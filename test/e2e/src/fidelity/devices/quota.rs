@@ -1,6 +1,6 @@
-//! ResourceQuotas of a scenario's namespace. One may be too small for one of the claims, or two: kube-controller-manager
-//! does not make those then, kube-scheduler does not look at their pods, and there must be no machine for them. Whose
-//! claims these are is decided by the order in which they are made, which nobody knows before.
+//! ResourceQuotas of a scenario's namespace. One may be too small for one of the claims, or two:
+//! kube-controller-manager does not make those then, kube-scheduler does not look at their pods, and there must be no
+//! machine for them. Whose claims these are is decided by the order in which they are made, which nobody knows before.
 
 use std::collections::{BTreeMap, BTreeSet};
 

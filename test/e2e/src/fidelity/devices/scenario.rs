@@ -132,8 +132,8 @@ impl DeviceScenario {
         }
         let Writer { name, mut objects, .. } = scenario;
         let mut random = Random::new(seed ^ AROUND);
-        // Pods of a group share a claim, daemons make theirs when nodes come, and the scheduler makes those for extended
-        // resources when it binds: who is kept out then is another question.
+        // Pods of a group share a claim, daemons make theirs when nodes come, and the scheduler makes those for
+        // extended resources when it binds: who is kept out then is another question.
         let is_plain =
             |pod: &Value| pod["spec"]["schedulingGroup"].is_null() && !pod["spec"]["resourceClaims"].is_null();
         let may_keep_out = agent.is_none() && pods.iter().all(is_plain);
