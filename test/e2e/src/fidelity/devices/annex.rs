@@ -219,7 +219,7 @@ impl Annex {
         let nobody = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
         match pods.patch("annex-ends", &PatchParams::default(), &nobody).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            patched => Ok(drop(patched?)),
+            patched => Ok(patched.map(drop)?),
         }
     }
 
