@@ -251,7 +251,7 @@ mod tests {
     fn a_seed_gives_the_same_scenario_and_claims_of_each_class_come() {
         let text = |seed| DeviceScenario::on_ec2(seed).unwrap().manifests().to_string();
         assert_eq!(text(3), text(3));
-        let all: String = (0..40).map(text).collect();
+        let all: String = (0..150).map(text).collect();
         let classes = claims::CLASSES.map(|class| format!("-{}\"", class.name));
         let features = ["pcieRoot", "devicegroup", "driverVersion", "firstAvailable", "allocationMode"];
         let of_node_class = ["RAID0", names::NVIDIA_MIG, names::NVIDIA_CONSUMABLE_CAPACITY, "efa-only", "maxPods"];
