@@ -222,7 +222,7 @@ impl DisruptionOptions {
 
 impl Default for DisruptionOptions {
     /// Differs: `eviction-price`. In Karpenter an eviction costs nothing. By `cargo xtask simulate` this price takes
-    /// half of the evictions for a fleet that is no dearer (docs/disruption.md).
+    /// less than half of the evictions for a fleet that is no dearer (docs/disruption.md).
     ///
     /// Differs: `device-restart`. In Karpenter pods with devices are moved as others are.
     fn default() -> Self {
