@@ -84,14 +84,7 @@ fn local_pools(objects: &DeviceObjects) -> BTreeMap<&NodeName, BTreeMap<&DriverN
     for slice in objects.slices.values() {
         let Some(NodeScope::Node(node)) = &slice.node_scope else { continue };
         let of_driver = local.entry(node).or_default().entry(&slice.driver).or_default();
-        let known = of_driver.entry(&slice.pool.name).or_default();
-        let generation = known.first().map_or(i64::MIN, |first| first.pool.generation);
-        if slice.pool.generation > generation {
-            known.clear();
-        }
-        if slice.pool.generation >= generation {
-            known.push(slice);
-        }
+        slice.join_newest(of_driver.entry(&slice.pool.name).or_default());
     }
     local
 }

@@ -158,6 +158,18 @@ impl ResourceSlice {
     /// Versions that are read.
     pub const VERSIONS: &'static [ApiVersion] = &[ApiVersion::V1, ApiVersion::V1Beta2, ApiVersion::V1Beta1];
 
+    /// Joins slices of its pool, of which only those of the newest generation describe it: in place of older ones, or
+    /// not at all if it is older itself.
+    pub fn join_newest<'s>(&'s self, newest: &mut Vec<&'s Self>) {
+        let generation = newest.first().map_or(i64::MIN, |first| first.pool.generation);
+        if self.pool.generation > generation {
+            newest.clear();
+        }
+        if self.pool.generation >= generation {
+            newest.push(self);
+        }
+    }
+
     /// Reads a slice of any served version.
     ///
     /// # Errors

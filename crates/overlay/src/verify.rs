@@ -158,14 +158,7 @@ pub(crate) fn pools_of<'s>(
         of_driver().filter(|slice| reaches(slice, is_here)).map(|slice| &slice.pool.name).collect();
     let mut pools: BTreeMap<PoolName, Vec<&ResourceSlice>> = BTreeMap::new();
     for slice in of_driver().filter(|slice| here.contains(&slice.pool.name)) {
-        let known = pools.entry(slice.pool.name.clone()).or_default();
-        let generation = known.first().map_or(i64::MIN, |first| first.pool.generation);
-        if slice.pool.generation > generation {
-            known.clear();
-        }
-        if slice.pool.generation >= generation {
-            known.push(slice);
-        }
+        slice.join_newest(pools.entry(slice.pool.name.clone()).or_default());
     }
     for slices in pools.values_mut() {
         slices.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));

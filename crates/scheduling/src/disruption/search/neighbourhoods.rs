@@ -207,10 +207,10 @@ impl<'b> Walk<'b> {
                 let mut best: Option<(i128, Vec<usize>)> = None;
                 for other in others.take(RELATED_MACHINES - 1) {
                     set.push(other);
-                    if !taken.has_budget(trials, &set) {
+                    if !has_budget(trials, &taken.left, &set) {
                         break;
                     }
-                    if self.could_pay(trials, taken, &set)
+                    if self.could_pay(trials, taken.openings.as_ref(), &set)
                         && let Ok(gain) = trials.ask(&set)
                         && trials.pays(&sorted(&set), &gain)
                         && best.as_ref().is_none_or(|(net, _)| gain.net > *net)
@@ -225,11 +225,12 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// False if the bound says that it brings too little beside what is taken.
-    fn could_pay(&self, trials: &Trials<'_, '_>, taken: &Taken, set: &[usize]) -> bool {
+    /// False if the bound says that it brings too little: beside what is taken, where pods have these openings left, or
+    /// by itself.
+    pub(super) fn could_pay(&self, trials: &Trials<'_, '_>, openings: Option<&Openings>, set: &[usize]) -> bool {
         let machines = set.iter().filter_map(|index| trials.question.machines.get(*index));
         let wanted: i128 = machines.map(|machine| machine.wanted).sum();
-        let most = match &taken.openings {
+        let most = match openings {
             Some(openings) => self.bounds.most_beside(openings, (trials.question, trials.pods), set),
             None => self.bounds.most(trials.question, trials.pods, set),
         };
@@ -239,8 +240,8 @@ impl<'b> Walk<'b> {
     /// Takes a set if it pays, without the machines that it does as well without.
     fn try_set(&self, trials: &mut Trials<'_, '_>, taken: &mut Taken, set: Vec<usize>) -> bool {
         let set = sorted(&set);
-        let is_open = set.iter().all(|&index| !taken.is_taken(index)) && taken.has_budget(trials, &set);
-        if !is_open || taken.breaks_apart(trials, &set) || !self.could_pay(trials, taken, &set) {
+        let is_open = set.iter().all(|&index| !taken.is_taken(index)) && has_budget(trials, &taken.left, &set);
+        if !is_open || taken.breaks_apart(trials, &set) || !self.could_pay(trials, taken.openings.as_ref(), &set) {
             return false;
         }
         let Ok(gain) = trials.ask(&set) else { return false };
@@ -305,16 +306,11 @@ impl Taken {
     fn breaks_apart(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
         trials.known.breaks_apart(|index| self.is_taken(index) || set.contains(&index))
     }
-
-    fn has_budget(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
-        let mut left = self.left.clone();
-        set.iter().all(|&index| take(trials, &mut left, index))
-    }
 }
 
-/// Whether budgets let all of those go, if nobody else goes.
-pub(super) fn may_go(trials: &Trials<'_, '_>, set: &[usize]) -> bool {
-    let mut left = trials.question.allowed.clone();
+/// Whether all of those may go where budgets have so much left.
+pub(super) fn has_budget(trials: &Trials<'_, '_>, left: &[Option<u32>], set: &[usize]) -> bool {
+    let mut left = left.to_vec();
     set.iter().all(|&index| take(trials, &mut left, index))
 }
 

@@ -10,7 +10,7 @@
 //! Which are put back follows from the number of the repair, so the same question has the same answer.
 
 use super::bounds::Openings;
-use super::neighbourhoods::{End, Walk, may_go, sorted};
+use super::neighbourhoods::{End, Walk, has_budget, sorted};
 use super::trials::Trials;
 use crate::tuning::{FAILURES_OF_REPAIR, LEAST_REPAIRED, REPAIR_TRIALS, REPAIRS, RUINED_MACHINES};
 
@@ -64,11 +64,12 @@ impl Repairs {
                     break;
                 }
                 let of_all = openings.get_or_insert_with(|| openings_without(trials, walk, &all));
-                if !could_pay(trials, walk, of_all, index) {
+                if !walk.could_pay(trials, Some(&*of_all), &[index]) {
                     continue;
                 }
                 let more = sorted(&[all.as_slice(), &[index]].concat());
-                let is_open = may_go(trials, &more) && !trials.known.breaks_apart(|index| more.contains(&index));
+                let is_open = has_budget(trials, &trials.question.allowed, &more)
+                    && !trials.known.breaks_apart(|index| more.contains(&index));
                 if !is_open {
                     continue;
                 }
@@ -95,11 +96,6 @@ fn openings_without(trials: &mut Trials<'_, '_>, walk: &Walk<'_>, set: &[usize])
     let openings = walk.bounds.openings_in(&trials.packing);
     trials.packing.rollback(mark);
     openings
-}
-
-fn could_pay(trials: &Trials<'_, '_>, walk: &Walk<'_>, openings: &Openings, index: usize) -> bool {
-    let wanted = trials.question.machines.get(index).map_or(0, |machine| machine.wanted);
-    walk.bounds.most_beside(openings, (trials.question, trials.pods), &[index]) >= wanted
 }
 
 /// [`RUINED_MACHINES`] of the set, far from each other: steps of the golden ratio go everywhere before they come back.

@@ -2,8 +2,8 @@
 //!
 //! A claim is allocated *as planned* if its pods are on the machine that they were planned on, or pods of one workload
 //! have exchanged machines; if its devices are of the drivers and shapes that the planner's allocator gives such a
-//! claim on that machine; and if it can be used from the nodes that the planner's allocator says. A shape is what a
-//! device is but for its number.
+//! claim on that machine, beside the claims that came before it; and if it can be used from the nodes that the planner's
+//! allocator says. A shape is what a device is but for its number.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,26 @@ impl Claims {
 
     /// Every claim, by namespace and name.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.devices.claims.iter().map(|claim| self.row(claim)).collect();
+        let mut rows = self.in_order();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
+        rows
+    }
+
+    /// Claim after claim, each beside those before it: in the order in which they were written, but for those that
+    /// are as planned only after a later one. A claim is written again for each pod that shares it.
+    fn in_order(&self) -> Vec<Row> {
+        let mut left: Vec<&Claim> = self.devices.claims.iter().collect();
+        left.sort_by_key(|claim| claim.version);
+        let mut ledger = ClusterLedger::new(&self.devices.inventory);
+        let mut rows = Vec::new();
+        while !left.is_empty() {
+            let mut tried: Vec<Row> = left.iter().map(|claim| self.row(claim, &ledger)).collect();
+            let next = tried.iter().position(|row| row.differs.is_none()).unwrap_or(0);
+            rows.push(tried.swap_remove(next));
+            if let Some(allocation) = &left.remove(next).object.allocation {
+                ledger.hold(&self.devices.inventory, allocation);
+            }
+        }
         rows
     }
 
@@ -67,7 +85,7 @@ impl Claims {
         counts
     }
 
-    fn row(&self, given: &Claim) -> Row {
+    fn row(&self, given: &Claim, before: &ClusterLedger) -> Row {
         let claim = &given.object;
         let users: Vec<&Pod> = self.pods.iter().filter(|pod| uses(claim, pod)).collect();
         let node = users.first().and_then(|pod| node_of(pod)).unwrap_or_default();
@@ -80,11 +98,11 @@ impl Claims {
             }),
             node: node.to_owned(),
             devices: results.map(|it| format!("{}/{}", it.device.driver, it.device.device)).collect(),
-            differs: self.difference(given, &users, node),
+            differs: self.difference(given, &users, node, before),
         }
     }
 
-    fn difference(&self, claim: &Claim, users: &[&Pod], node: &str) -> Option<String> {
+    fn difference(&self, claim: &Claim, users: &[&Pod], node: &str, before: &ClusterLedger) -> Option<String> {
         let Some(allocation) = &claim.object.allocation else { return Some("is not allocated".to_owned()) };
         if users.is_empty() {
             return Some("no pod uses it".to_owned());
@@ -93,7 +111,7 @@ impl Claims {
             let machine = node_of(pod).unwrap_or("no node");
             return Some(format!("pod {} is on {machine}, where none of its workload was planned", pod.name_any()));
         }
-        let Some(expected) = self.expected(claim, node) else {
+        let Some(expected) = self.expected(claim, node, before) else {
             return Some("the planner's allocator would not give it devices there".to_owned());
         };
         let given = |allocation| self.devices.given(allocation, Numbers::AreIgnored);
@@ -119,10 +137,9 @@ impl Claims {
         is_planned(pod) || there <= expected
     }
 
-    /// What the planner's allocator gives a claim on a node that is free.
-    fn expected(&self, claim: &Claim, node: &str) -> Option<Allocation> {
-        let ledger = ClusterLedger::new(&self.devices.inventory);
-        self.devices.allocate(node, &[claim.class], &ledger).ok()?.into_iter().next()
+    /// What the planner's allocator gives a claim on a node, beside others.
+    fn expected(&self, claim: &Claim, node: &str, before: &ClusterLedger) -> Option<Allocation> {
+        self.devices.allocate(node, &[claim.class], before).ok()?.into_iter().next()
     }
 }
 
