@@ -20,12 +20,12 @@ use std::sync::Arc;
 use model::collections::{FastMap, FastSet};
 use smallvec::SmallVec;
 
-use crate::compile::ids::ClaimId;
+use crate::compile::ids::{ClaimId, DeviceKey};
 use crate::faults::Fault;
 use crate::inventory::shared::Brought;
 use crate::inventory::unit::{BinId, CounterKey, Instance, Unit};
 use crate::inventory::{Inventory, PoolOrder};
-use dra_types::{Allocation, AllocationResult, DeviceId, NodeFacts, QualifiedName};
+use dra_types::{Allocation, AllocationResult, DeviceId, NodeFacts, NodeSelector, QualifiedName};
 
 pub use bin::BinLedger;
 pub(crate) use bin::{ExistingNode, Hypothesis, Kind, Place, settle};
@@ -206,18 +206,32 @@ impl ClusterLedger {
     pub fn without(inventory: &Inventory, released: &BTreeSet<ClaimId>) -> Self {
         let mut ledger = Self::default();
         let held = inventory.claims.iter_enumerated().filter(|(id, _)| !released.contains(id));
-        for allocation in held.filter_map(|(_, claim)| claim.object.allocation.as_ref()) {
-            ledger.hold(inventory, allocation);
+        for claim in held.map(|(_, claim)| claim) {
+            for (result, key) in claim.results() {
+                ledger.hold_result(inventory, result, Some(key), claim.nodes());
+            }
         }
         ledger
     }
 
     /// Counts an allocation that is not among the inventory's claims.
     pub fn hold(&mut self, inventory: &Inventory, allocation: &Allocation) {
-        for result in allocation.results.iter().filter(|result| !result.admin_access) {
-            let mut units: SmallVec<[Unit; 2]> =
-                inventory.device_key(&result.device).map(Unit::from).into_iter().collect();
-            units.extend(stand_ins::of(inventory, result, allocation.node_selector.as_deref(), &self.base));
+        for result in &allocation.results {
+            let key = inventory.device_key(&result.device);
+            self.hold_result(inventory, result, key, allocation.node_selector.as_deref());
+        }
+    }
+
+    fn hold_result(
+        &mut self,
+        inventory: &Inventory,
+        result: &AllocationResult,
+        key: Option<DeviceKey>,
+        nodes: Option<&NodeSelector>,
+    ) {
+        if !result.admin_access {
+            let mut units: SmallVec<[Unit; 2]> = key.map(Unit::from).into_iter().collect();
+            units.extend(stand_ins::of(inventory, result, nodes, &self.base));
             self.base.add_result(result, units);
         }
     }

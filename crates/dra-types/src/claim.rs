@@ -445,14 +445,10 @@ impl Constraint {
         let matching: Option<QualifiedName> = reader.field("matchAttribute").optional_string()?;
         let distinct: Option<QualifiedName> = reader.field("distinctAttribute").optional_string()?;
         let kind = match (matching, distinct) {
-            (Some(name), None) => ConstraintKind::MatchAttribute(name),
+            // The API server takes both, and the allocator looks at this one first.
+            (Some(name), _) => ConstraintKind::MatchAttribute(name),
             (None, Some(name)) => ConstraintKind::DistinctAttribute(name),
             (None, None) => ConstraintKind::Other,
-            (Some(_), Some(_)) => {
-                return Err(reader.error(super::json::Reason::Invalid(
-                    "exactly one of matchAttribute and distinctAttribute may be set".to_owned(),
-                )));
-            }
         };
         Ok(Self { requests: reader.field("requests").strings()?, kind })
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::json::{FieldError, Reader, Reason, Unknown};
 use super::meta::ObjectMeta;
+use super::validate::is_label;
 
 /// Amounts by resource name.
 pub type Resources = BTreeMap<Arc<str>, Quantity>;
@@ -196,8 +197,6 @@ impl Container {
         for (name, amount) in &limits {
             requests.entry(Arc::clone(name)).or_insert(*amount);
         }
-        let mut claims: Vec<Arc<str>> = own.field("claims").list(|claim| claim.field("name").string())?;
-        claims.dedup();
         Ok(Self {
             name: reader.field("name").string()?,
             lifetime: match (is_init, restarts) {
@@ -207,9 +206,32 @@ impl Container {
             },
             requests,
             limits,
-            claims,
+            claims: used_claims(&own.field("claims"))?,
         })
     }
+}
+
+/// The names of the claims that a container uses. It may name requests of a claim, or the claim, and each once.
+fn used_claims(reader: &Reader<'_>) -> Result<Vec<Arc<str>>, FieldError> {
+    let mut used: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+    reader.list(|entry| {
+        let (name, request) = (entry.field("name").string::<Arc<str>>()?, entry.field("request").string::<Arc<str>>()?);
+        if !request.is_empty() && !is_label(&request) {
+            let reason = format!("{request:?} is not a lowercase RFC 1123 label");
+            return Err(entry.field("request").error(Reason::Invalid(reason)));
+        }
+        let overlaps = |(other, of): &(Arc<str>, Arc<str>)| {
+            *other == name && (of.is_empty() || request.is_empty() || *of == request)
+        };
+        if !name.is_empty() && used.iter().any(overlaps) {
+            return Err(entry.error(Reason::Duplicate(name.to_string())));
+        }
+        used.push((name, request));
+        Ok(())
+    })?;
+    let mut names: Vec<Arc<str>> = used.into_iter().map(|(name, _)| name).collect();
+    names.dedup();
+    Ok(names)
 }
 
 fn resources(reader: &Reader<'_>) -> Result<Resources, FieldError> {

@@ -193,8 +193,8 @@ impl ResourceSlice {
             spec,
             spec.field("nodeName").text()?.filter(|name| !name.is_empty()).map(NodeName::from),
             NodeSelector::read(&spec.field("nodeSelector"))?,
-            spec.field("allNodes").boolean()?.unwrap_or(false),
-            spec.field("perDeviceNodeSelection").boolean()?.unwrap_or(false),
+            unset_or_true(&spec.field("allNodes"))?,
+            unset_or_true(&spec.field("perDeviceNodeSelection"))?,
         )?;
         Ok(Self {
             meta,
@@ -205,7 +205,10 @@ impl ResourceSlice {
                 resource_slice_count: pool.field("resourceSliceCount").integer()?.unwrap_or(0),
             },
             node_scope,
-            devices: spec.field("devices").list(|device| Device::read(device, version))?,
+            devices: spec.field("devices").list(|device| {
+                unset_or_true(&device.field("allNodes"))?;
+                Device::read(device, version)
+            })?,
             shared_counters: spec.field("sharedCounters").list(CounterSet::read)?,
             partition_type_attribute: spec.field("partitionTypeAttribute").optional_string()?,
             skip_node_operations: spec.field("skipNodeOperations").strings()?,
@@ -217,6 +220,14 @@ impl ResourceSlice {
     /// Its pool, with the driver.
     pub fn pool_id(&self) -> PoolId {
         PoolId { driver: self.driver.clone(), pool: self.pool.name.clone() }
+    }
+}
+
+fn unset_or_true(reader: &Reader<'_>) -> Result<bool, FieldError> {
+    match reader.boolean()? {
+        None => Ok(false),
+        Some(true) => Ok(true),
+        Some(false) => Err(reader.error(Reason::Invalid("must be unset or true".to_owned()))),
     }
 }
 

@@ -274,6 +274,75 @@ fn what_a_pod_says_of_claims_is_held_to_the_servers_rules() {
 }
 
 #[test]
+fn a_container_names_a_claim_once_as_a_whole_or_by_different_requests() {
+    let used = |claims: Value| {
+        let spec = json!({"containers": [{"name": "main", "resources": {"claims": claims}}]});
+        Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).map(|pod| pod.containers[0].claims.len())
+    };
+    let [whole, r, s] = ["", "r", "s"].map(|request| json!({"name": "a", "request": request}));
+    assert_eq!(used(json!([r, s])), Ok(1));
+    assert_eq!(used(json!([r, {"name": "b"}])), Ok(2));
+    for twice in [[&whole, &whole], [&whole, &r], [&r, &whole], [&r, &r]] {
+        assert_eq!(field_of(used(json!(twice))), "spec.containers[0].resources.claims[1]", "{twice:?}");
+    }
+    let field = "spec.containers[0].resources.claims[0].request";
+    assert_eq!(field_of(used(json!([{"name": "a", "request": "R"}]))), field);
+}
+
+#[test]
+fn what_a_claim_asks_for_is_held_to_the_servers_rules() {
+    let check = |part: &str, value: Value| {
+        let mut claim = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+        });
+        *claim.pointer_mut("/spec/devices").unwrap().pointer_mut(part).unwrap() = value;
+        broken(validate::claim(&ResourceClaim::from_json(&claim).unwrap(), &|_| Ok(()))).join("; ")
+    };
+    let tolerates =
+        |toleration: Value| check("/requests/0/exactly", json!({"deviceClassName": "c", "tolerations": [toleration]}));
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+    let with = |field: &str, value: Value| check("", json!({"requests": [request], field: [value]}));
+    let config = |parameters: Value| with("config", json!({"opaque": {"driver": "Gpu", "parameters": parameters}}));
+    for right in [
+        tolerates(json!({"operator": "Exists"})),
+        tolerates(json!({"value": "b", "effect": "NoSchedule", "tolerationSeconds": 1})),
+        config(json!({"a": [1]})),
+        with("constraints", json!({"matchAttribute": "a.b/c", "requests": ["r"]})),
+        with("constraints", json!({"matchAttribute": "a.b/c", "distinctAttribute": "a.b/d"})),
+    ] {
+        assert_eq!(right, "");
+    }
+    let of_toleration = "spec.devices.requests[0].exactly.tolerations[0]";
+    let of_parameters = "spec.devices.config[0].opaque.parameters";
+    for (wrong, expected) in [
+        (tolerates(json!({"key": "a b"})), format!("{of_toleration}.key: \"a b\" is not the key of a label")),
+        (tolerates(json!({"value": "b c"})), format!("{of_toleration}.value: \"b c\" is not the value of a label")),
+        (
+            tolerates(json!({"operator": "Exists", "value": "b"})),
+            format!("{of_toleration}.value: must be empty with operator Exists"),
+        ),
+        (
+            tolerates(json!({"operator": "Like"})),
+            format!("{of_toleration}.operator: \"Like\" is not one of Equal, Exists"),
+        ),
+        (
+            tolerates(json!({"effect": "Never"})),
+            format!("{of_toleration}.effect: \"Never\" is not one of None, NoSchedule, NoExecute"),
+        ),
+        (config(json!(null)), format!("{of_parameters}: is required")),
+        (config(json!("text")), format!("{of_parameters}: must be a JSON object")),
+        (config(json!({"a": "x".repeat(10_240)})), format!("{of_parameters}: is longer than 10240 bytes")),
+        (
+            with("constraints", json!({"matchAttribute": "a.b/c", "requests": ["r", "r"]})),
+            "spec.devices.constraints[0].requests[1]: \"r\" appears more than once".to_owned(),
+        ),
+    ] {
+        assert_eq!(wrong, expected);
+    }
+}
+
+#[test]
 fn an_extended_resource_of_a_class_has_a_name_outside_of_kubernetes() {
     for (name, is_valid) in [
         ("example.com/gpu", true),

@@ -5,7 +5,10 @@
 //!
 //! Not here: rules about changes of an object, and about the parts of a status that only drivers write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::claim::{
     AllocationMode, Config, ConstraintKind, DeviceSelector, ExactRequest, RequestKind, ResourceClaimSpec,
@@ -13,6 +16,7 @@ use super::claim::{
 use super::class::DeviceClass;
 use super::device::{AttributeValue, Device};
 use super::json::{FieldError, Reason};
+use super::meta::ObjectMeta;
 use super::names::{QualifiedName, RequestName};
 use super::slice::{NodeScope, ResourceSlice};
 use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
@@ -39,6 +43,11 @@ const MAX_TAINTS: usize = 16;
 pub const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMPTIONS: usize = 2;
+const MAX_TOLERATIONS: usize = 16;
+/// Bytes of a pool's name, slashes included.
+const MAX_POOL_NAME: usize = 253;
+/// Bytes of the parameters of a configuration.
+const MAX_PARAMETERS: usize = 10 * 1024;
 
 /// Compiles the text of a new selector as the API server would, or says why that fails: `k8s_cel::compiles`.
 pub type Compile<'a> = &'a dyn Fn(&str) -> Result<(), String>;
@@ -79,11 +88,20 @@ impl Problems {
         }
     }
 
+    /// The name of a driver: a DNS subdomain, but for the case of its letters.
+    fn driver(&mut self, field: &str, name: &str) {
+        self.subdomain(field, &name.to_ascii_lowercase(), 63);
+    }
+
     fn qualified_name(&mut self, field: &str, name: &QualifiedName) {
         if let Some(domain) = name.domain() {
-            self.subdomain(field, domain, 63);
+            self.driver(field, domain);
         }
         let id = name.id();
+        // The API server does not look at names with several slashes.
+        if id.contains('/') {
+            return;
+        }
         if id.len() > 32 {
             self.add(field, Reason::TooLong { limit: 32 });
         }
@@ -122,7 +140,10 @@ impl Problems {
             let at = format!("{field}[{index}]");
             match &config.opaque {
                 None => self.add(&format!("{at}.opaque"), Reason::Required),
-                Some(opaque) => self.subdomain(&format!("{at}.opaque.driver"), opaque.driver.as_str(), 63),
+                Some(opaque) => {
+                    self.driver(&format!("{at}.opaque.driver"), opaque.driver.as_str());
+                    self.parameters(&format!("{at}.opaque.parameters"), &opaque.parameters);
+                }
             }
             if let Some(requests) = requests {
                 self.references(&at, &config.requests, requests);
@@ -130,7 +151,35 @@ impl Problems {
         }
     }
 
+    fn parameters(&mut self, field: &str, parameters: &Value) {
+        match parameters {
+            Value::Null => self.add(field, Reason::Required),
+            // As long as it is without the spaces that it may have been written with.
+            Value::Object(_) if parameters.to_string().len() > MAX_PARAMETERS => {
+                self.add(field, Reason::TooLong { limit: MAX_PARAMETERS });
+            }
+            Value::Object(_) => {}
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                self.invalid(field, "must be a JSON object");
+            }
+        }
+    }
+
+    /// Labels of an object.
+    fn labels(&mut self, field: &str, labels: &BTreeMap<Arc<str>, Arc<str>>) {
+        for (key, value) in labels {
+            slice_parts::label_key(self, field, key);
+            slice_parts::label_value(self, field, value);
+        }
+    }
+
+    fn meta(&mut self, meta: &ObjectMeta) {
+        self.subdomain("metadata.name", &meta.name.name, 253);
+        self.labels("metadata.labels", &meta.labels);
+    }
+
     fn references(&mut self, field: &str, names: &[RequestName], requests: &BTreeSet<String>) {
+        self.unique(&format!("{field}.requests"), names.iter().map(RequestName::as_str));
         for (index, name) in names.iter().enumerate() {
             if !requests.contains(name.as_str()) {
                 let reason = format!("{name:?} is not the name of a request or of a request and a subrequest");
@@ -140,7 +189,7 @@ impl Problems {
     }
 }
 
-fn is_label(name: &str) -> bool {
+pub(crate) fn is_label(name: &str) -> bool {
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = name.as_bytes();
     bytes.first().is_some_and(plain)
@@ -158,7 +207,7 @@ fn outcome(problems: Problems) -> Result<(), Vec<FieldError>> {
 /// All rules that are broken.
 pub fn claim(claim: &ResourceClaim, compile: Compile<'_>) -> Result<(), Vec<FieldError>> {
     let mut problems = Problems(Vec::new());
-    problems.subdomain("metadata.name", &claim.meta.name.name, 253);
+    problems.meta(&claim.meta);
     claim_spec(&mut problems, "spec", &claim.spec, compile);
     outcome(problems)
 }
@@ -169,7 +218,8 @@ pub fn claim(claim: &ResourceClaim, compile: Compile<'_>) -> Result<(), Vec<Fiel
 /// All rules that are broken.
 pub fn claim_template(template: &ClaimTemplate, compile: Compile<'_>) -> Result<(), Vec<FieldError>> {
     let mut problems = Problems(Vec::new());
-    problems.subdomain("metadata.name", &template.meta.name.name, 253);
+    problems.meta(&template.meta);
+    problems.labels("spec.metadata.labels", &template.claim_labels);
     claim_spec(&mut problems, "spec.spec", &template.spec, compile);
     outcome(problems)
 }
@@ -180,7 +230,7 @@ pub fn claim_template(template: &ClaimTemplate, compile: Compile<'_>) -> Result<
 /// All rules that are broken.
 pub fn class(class: &DeviceClass, compile: Compile<'_>) -> Result<(), Vec<FieldError>> {
     let mut problems = Problems(Vec::new());
-    problems.subdomain("metadata.name", &class.meta.name.name, 253);
+    problems.meta(&class.meta);
     problems.selectors("spec.selectors", &class.selectors, compile);
     problems.configs("spec.config", &class.config, None);
     if let Some(name) = &class.extended_resource_name {
@@ -246,8 +296,10 @@ fn request(problems: &mut Problems, field: &str, request: &ExactRequest, compile
             problems.invalid(&format!("{field}.allocationMode"), &format!("{mode:?} is not one of All, ExactCount"));
         }
     }
-    for name in request.capacity.keys() {
-        problems.qualified_name(&format!("{field}.capacity.requests[{name}]"), name);
+    let tolerations = format!("{field}.tolerations");
+    problems.at_most(&tolerations, request.tolerations.len(), MAX_TOLERATIONS);
+    for (place, toleration) in request.tolerations.iter().enumerate() {
+        slice_parts::toleration(problems, &format!("{tolerations}[{place}]"), toleration);
     }
 }
 
@@ -257,10 +309,12 @@ fn request(problems: &mut Problems, field: &str, request: &ExactRequest, compile
 /// All rules that are broken.
 pub fn slice(slice: &ResourceSlice) -> Result<(), Vec<FieldError>> {
     let mut problems = Problems(Vec::new());
-    problems.subdomain("metadata.name", &slice.meta.name.name, 253);
-    problems.subdomain("spec.driver", slice.driver.as_str(), 63);
+    problems.meta(&slice.meta);
+    problems.driver("spec.driver", slice.driver.as_str());
     if slice.pool.name.as_str().is_empty() {
         problems.add("spec.pool.name", Reason::Required);
+    } else if slice.pool.name.as_str().len() > MAX_POOL_NAME {
+        problems.add("spec.pool.name", Reason::TooLong { limit: MAX_POOL_NAME });
     } else {
         for part in slice.pool.name.as_str().split('/') {
             problems.subdomain("spec.pool.name", part, 253);
@@ -289,7 +343,7 @@ pub fn slice(slice: &ResourceSlice) -> Result<(), Vec<FieldError>> {
     for (index, set) in slice.shared_counters.iter().enumerate() {
         let at = format!("spec.sharedCounters[{index}]");
         problems.label(&format!("{at}.name"), set.name.as_str());
-        problems.at_most(&format!("{at}.counters"), set.counters.len(), MAX_COUNTERS);
+        slice_parts::counters(&mut problems, &format!("{at}.counters"), set.counters.keys());
     }
     outcome(problems)
 }
@@ -350,6 +404,12 @@ fn device(problems: &mut Problems, field: &str, device: &Device, per_device: boo
     let at = format!("{field}.consumesCounters");
     problems.at_most(&at, device.consumes_counters.len(), MAX_CONSUMPTIONS);
     problems.unique(&at, device.consumes_counters.iter().map(|consumption| consumption.counter_set.as_str()));
+    for (place, consumption) in device.consumes_counters.iter().enumerate() {
+        let at = format!("{at}[{place}]");
+        problems.label(&format!("{at}.counterSet"), consumption.counter_set.as_str());
+        slice_parts::counters(problems, &format!("{at}.counters"), consumption.counters.keys());
+    }
+    slice_parts::binding_conditions(problems, field, device);
     if per_device {
         scope(problems, field, device.node_scope.as_ref());
     } else if device.node_scope.is_some() {

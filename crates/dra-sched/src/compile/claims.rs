@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{IdVec, Quantity};
+use smallvec::SmallVec;
 
 use super::attributes;
 use super::derived::{DerivedId, DerivedTable};
 use super::device::DeviceEntry;
-use super::ids::{AttributeIndex, ClaimClassId};
+use super::ids::{AttributeIndex, ClaimClassId, DeviceKey};
 use super::selectors::{SelectorId, SelectorTable};
 use crate::faults::ClaimFault;
 use dra_types::compat::{Compat, Gate, KubernetesMinor};
 use dra_types::{
-    Allocation, AllocationMode, Constraint, ConstraintKind, DeviceClass, DeviceClassName, DeviceSelector, DeviceTaint,
-    DeviceToleration, ExactRequest, QualifiedName, RequestKind, RequestName, ResourceClaim, ResourceClaimSpec,
-    TaintEffect,
+    Allocation, AllocationMode, AllocationResult, Constraint, ConstraintKind, DeviceClass, DeviceClassName,
+    DeviceSelector, DeviceTaint, DeviceToleration, ExactRequest, NodeSelector, QualifiedName, RequestKind, RequestName,
+    ResourceClaim, ResourceClaimSpec, TaintEffect,
 };
 
 /// A claim that exists.
@@ -23,8 +24,23 @@ use dra_types::{
 pub(crate) struct Claim {
     pub(crate) class: ClaimClassId,
     pub(crate) object: Arc<ResourceClaim>,
+    /// The device of each result of its allocation.
+    pub(crate) held: SmallVec<[DeviceKey; 1]>,
     /// Allocated, and nobody uses it: see [`InventoryBuilder::mark_idle`](crate::InventoryBuilder::mark_idle).
     pub(crate) is_idle: bool,
+}
+
+impl Claim {
+    /// What it was given, with the devices.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&AllocationResult, DeviceKey)> {
+        let results = self.object.allocation.iter().flat_map(|allocation| &allocation.results);
+        results.zip(self.held.iter().copied())
+    }
+
+    /// The nodes that its allocation is for, if not all.
+    pub(crate) fn nodes(&self) -> Option<&NodeSelector> {
+        self.object.allocation.as_ref()?.node_selector.as_deref()
+    }
 }
 
 /// A claim spec, compiled.

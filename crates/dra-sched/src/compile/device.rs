@@ -111,6 +111,15 @@ impl Shape {
         self.view.get_or_init(|| DeviceView::new(&self.driver, self.device(), compat))
     }
 
+    /// Whether a device of a slice is of this shape.
+    pub(crate) fn is_of(&self, slice: &ResourceSlice, device: &Device) -> bool {
+        let known = self.device();
+        self.driver == slice.driver
+            && known.allow_multiple_allocations == device.allow_multiple_allocations
+            && known.attributes == device.attributes
+            && known.capacity == device.capacity
+    }
+
     pub(crate) fn device(&self) -> &Device {
         self.slice.devices.get(self.position).expect("a shape points at a device of its slice")
     }

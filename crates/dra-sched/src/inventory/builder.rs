@@ -2,6 +2,7 @@
 
 mod digest;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -26,8 +27,8 @@ use crate::machine::{MachineShape, MachineTemplate, SharedTemplate};
 use crate::quirks::Quirks;
 use dra_types::compat::{Compat, Gate};
 use dra_types::{
-    CounterConsumption, CounterName, CounterSetName, Device, DeviceClass, DeviceClassName, DeviceId, DeviceTaint,
-    DeviceTaintRule, NodeScope, PoolId, QualifiedName, ResourceClaim, ResourceClaimSpec, ResourceSlice,
+    AllocationResult, CounterConsumption, CounterName, CounterSetName, Device, DeviceClass, DeviceClassName, DeviceId,
+    DeviceTaint, DeviceTaintRule, NodeScope, PoolId, QualifiedName, ResourceClaim, ResourceClaimSpec, ResourceSlice,
 };
 
 /// A claim spec: its name in reasons, the spec, and a field of it that is not understood.
@@ -119,15 +120,15 @@ impl InventoryBuilder {
         spec: &Arc<ResourceClaimSpec>,
         unsupported: Option<Arc<str>>,
     ) -> ClaimClassId {
-        self.intern_spec(name, spec, unsupported, || Arc::clone(spec))
+        self.intern_spec(spec, unsupported, || (name.into(), Arc::clone(spec)))
     }
 
+    /// The class of a spec; `new` gives the name and the spec of one that is not known.
     fn intern_spec(
         &mut self,
-        name: &str,
         spec: &ResourceClaimSpec,
         unsupported: Option<Arc<str>>,
-        shared: impl FnOnce() -> Arc<ResourceClaimSpec>,
+        new: impl FnOnce() -> (Arc<str>, Arc<ResourceClaimSpec>),
     ) -> ClaimClassId {
         let specs = &self.specs;
         let same = |id: &&ClaimClassId| {
@@ -138,16 +139,17 @@ impl InventoryBuilder {
         if let Some(known) = candidates.iter().find(same) {
             return *known;
         }
-        let id = self.specs.push((name.into(), shared(), unsupported));
+        let (name, shared) = new();
+        let id = self.specs.push((name, shared, unsupported));
         candidates.push(id);
         id
     }
 
     /// Adds a claim that exists, allocated or not.
     pub fn claim(&mut self, claim: Arc<ResourceClaim>) -> ClaimId {
-        let name = claim.meta.name.to_string();
         let unsupported = claim.unsupported.first().map(|unsupported| Arc::clone(&unsupported.construct));
-        let class = self.intern_spec(&name, &claim.spec, unsupported, || Arc::new(claim.spec.clone()));
+        let new = || (claim.meta.name.to_string().into(), Arc::new(claim.spec.clone()));
+        let class = self.intern_spec(&claim.spec, unsupported, new);
         self.claims.push((class, claim))
     }
 
@@ -213,7 +215,8 @@ impl InventoryBuilder {
 
     /// Compiles everything.
     pub fn build(self) -> Inventory {
-        let mut tables = Tables::new(self.compat, &self.rules);
+        let devices = self.slices.iter().map(|(slice, _)| slice.devices.len()).sum();
+        let mut tables = Tables::new(self.compat, &self.rules, devices);
         for (slice, origin) in &self.slices {
             tables.add(slice, origin);
         }
@@ -244,7 +247,8 @@ impl InventoryBuilder {
         values.fix();
         let machines = self.machines;
         // Which shared pools need a template depends on what is published by now.
-        let shared_pools = shared::pools(&self.shared, &machines, &published(&tables.slices, &self.slices));
+        let published = if self.shared.is_empty() { Vec::new() } else { published(&tables.slices, &self.slices) };
+        let shared_pools = shared::pools(&self.shared, &machines, &published);
         let mut inventory = Inventory {
             compat: self.compat,
             quirks: Quirks::of(&self.compat),
@@ -269,20 +273,28 @@ impl InventoryBuilder {
             mentioned_keys: BTreeSet::new(),
         };
         // Keys that no node selector mentions cannot make domains matter.
-        inventory.mentioned_keys = mentioned_keys(&inventory.slices, &self.claims);
+        inventory.mentioned_keys = tables.mentioned_keys;
+        for allocation in self.claims.iter().filter_map(|(_, claim)| claim.allocation.as_ref()) {
+            let keys = allocation.node_selector.as_deref().into_iter().flat_map(selector_keys);
+            inventory.mentioned_keys.extend(keys.cloned());
+        }
         for (shared, _) in &self.shared {
             inventory.mentioned_keys.extend(shared.nodes.keys().cloned());
         }
         for (id, (class, claim)) in self.claims.iter_enumerated() {
             // An allocation may name a device that is no longer published; it still counts, so it gets a key.
-            for result in claim.allocation.iter().flat_map(|allocation| &allocation.results) {
-                if !inventory.key_of.contains_key(&result.device) {
+            let results = claim.allocation.iter().flat_map(|allocation| &allocation.results);
+            let key = |result: &AllocationResult| match inventory.key_of.get(&result.device) {
+                Some(key) => *key,
+                None => {
                     let key = inventory.keys.push(result.device.clone());
                     inventory.key_of.insert(result.device.clone(), key);
+                    key
                 }
-            }
+            };
+            let held = results.map(key).collect();
             let is_idle = claim.allocation.is_some() && self.idle.contains(&id);
-            inventory.claims.push(Claim { class: *class, object: Arc::clone(claim), is_idle });
+            inventory.claims.push(Claim { class: *class, object: Arc::clone(claim), held, is_idle });
         }
         inventory
     }
@@ -298,23 +310,6 @@ fn published<'s>(
         pools.entry(slice.pool).or_default().push(slice);
     }
     pools.into_iter().collect()
-}
-
-/// The label keys on which it depends who reaches a device or an allocated claim.
-fn mentioned_keys(
-    slices: &IdVec<SliceIndex, Slice>,
-    claims: &IdVec<ClaimId, (ClaimClassId, Arc<ResourceClaim>)>,
-) -> BTreeSet<Arc<str>> {
-    let mut keys = BTreeSet::new();
-    for slice in slices.iter().map(|slice| &slice.slice) {
-        let scopes =
-            slice.node_scope.iter().chain(slice.devices.iter().filter_map(|device| device.node_scope.as_ref()));
-        keys.extend(scopes.flat_map(keys_of).cloned());
-    }
-    let allocations = claims.iter().filter_map(|(_, claim)| claim.allocation.as_ref());
-    let selectors = allocations.filter_map(|allocation| allocation.node_selector.as_deref());
-    keys.extend(selectors.flat_map(selector_keys).cloned());
-    keys
 }
 
 struct Tables<'a> {
@@ -335,10 +330,15 @@ struct Tables<'a> {
     shared: Vec<SliceIndex>,
     bindings: Vec<(DeviceIndex, QualifiedName, u32)>,
     planned_keys: Vec<DeviceKey>,
+    /// Of devices without taints.
+    no_taints: Arc<[DeviceTaint]>,
+    /// The label keys on which it depends who reaches a device; with those of claims, who reaches an allocated one.
+    mentioned_keys: BTreeSet<Arc<str>>,
 }
 
 impl<'a> Tables<'a> {
-    fn new(compat: Compat, rules: &'a [Arc<DeviceTaintRule>]) -> Self {
+    /// Empty tables with room for so many devices.
+    fn new(compat: Compat, rules: &'a [Arc<DeviceTaintRule>], devices: usize) -> Self {
         let active = compat.is_on(Gate::DeviceTaints) && compat.is_on(Gate::DeviceTaintRules);
         let mut rules: Vec<&DeviceTaintRule> =
             rules.iter().filter(|rule| active && rule.unsupported.is_empty()).map(|rule| &**rule).collect();
@@ -350,15 +350,17 @@ impl<'a> Tables<'a> {
             slices: IdVec::new(),
             pools: IdVec::new(),
             pool_of: NameMap::default(),
-            devices: IdVec::new(),
+            devices: IdVec::with_capacity(devices),
             shapes: IdVec::new(),
             shape_of: FastMap::default(),
-            keys: IdVec::new(),
-            key_of: NameMap::default(),
+            keys: IdVec::with_capacity(devices),
+            key_of: NameMap::with_capacity_and_hasher(devices, <_>::default()),
             local: NameMap::default(),
             shared: Vec::new(),
             bindings: Vec::new(),
             planned_keys: Vec::new(),
+            no_taints: Arc::default(),
+            mentioned_keys: BTreeSet::new(),
         }
     }
 
@@ -392,8 +394,14 @@ impl<'a> Tables<'a> {
             uses_compatibility_groups: uses_groups,
             template: matches!(origin, Origin::Machine(_)),
         });
+        self.mentioned_keys.extend(slice.node_scope.iter().flat_map(keys_of).cloned());
+        // Slices of a driver are often alike but for the names, device by device: those of its machines.
+        let mut alike = index.index().checked_sub(1).map(SliceIndex::from_index);
         for position in 0..slice.devices.len() {
-            self.add_device(slice, index, position, pool, origin);
+            let known = alike.and_then(|alike| self.shape_at(alike, position));
+            let shape = self.add_device(slice, index, position, (pool, origin), known);
+            // No more guesses once one was wrong.
+            alike = alike.filter(|_| known == shape);
         }
         if template.is_some() {
             return;
@@ -410,53 +418,45 @@ impl<'a> Tables<'a> {
         }
     }
 
+    /// Adds a device, whose shape may be one that is known; gives the shape.
     fn add_device(
         &mut self,
         slice: &Arc<ResourceSlice>,
         index: SliceIndex,
         position: usize,
-        pool: PoolIndex,
-        origin: &Origin,
-    ) {
+        (pool, origin): (PoolIndex, &Origin),
+        guess: Option<DeviceShape>,
+    ) -> Option<DeviceShape> {
         let template = origin.template();
-        let Some(device) = slice.devices.get(position) else { return };
+        let device = slice.devices.get(position)?;
+        self.mentioned_keys.extend(device.node_scope.iter().flat_map(keys_of).cloned());
         let id = DeviceId { driver: slice.driver.clone(), pool: slice.pool.name.clone(), device: device.name.clone() };
-        // A DeviceTaintRule taints like the driver itself (KEP-5055); the rules come after the device's own taints.
-        let taints = device
-            .taints
-            .iter()
-            .chain(
-                self.rules
-                    .iter()
-                    .filter(|rule| match &rule.selector {
-                        Some(selector) => selector.matches(&id.driver, &id.pool, &id.device),
-                        None => self.quirks.rule_without_selector_taints_all,
-                    })
-                    .map(|rule| &rule.taint),
-            )
-            .cloned()
-            .collect::<Vec<DeviceTaint>>();
-        let key = match self.key_of.get(&id) {
-            // Devices of templates are nobody else's, whatever their names.
-            Some(key) if template.is_none() => *key,
-            _ => {
-                let key = self.keys.push(id.clone());
-                if template.is_none() {
-                    self.key_of.insert(id, key);
-                } else if matches!(origin, Origin::Machine(_)) {
-                    self.planned_keys.push(key);
+        let taints = self.taints(device, &id);
+        let key = match origin {
+            Origin::Published => match self.key_of.entry(id) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let key = self.keys.push(new.key().clone());
+                    *new.insert(key)
                 }
+            },
+            // Devices of templates are nobody else's, whatever their names.
+            Origin::Machine(_) => {
+                let key = self.keys.push(id);
+                self.planned_keys.push(key);
                 key
             }
+            Origin::Shared(_) => self.keys.push(id),
         };
-        let shape = self.shape(slice, device, position);
+        let is_guess = |guess: &DeviceShape| self.shapes[*guess].is_of(slice, device);
+        let shape = guess.filter(is_guess).unwrap_or_else(|| self.shape(slice, device, position));
         let draws = device.consumes_counters.iter().map(|draw| self.draw(pool, draw)).collect();
         let entry = self.devices.push(DeviceEntry {
             slice: index,
             position,
             key,
             shape,
-            taints: taints.into(),
+            taints,
             draws,
             bound: SmallVec::new(),
             traits: Traits::of(slice, device),
@@ -467,21 +467,32 @@ impl<'a> Tables<'a> {
                 self.bindings.push((entry, binding.attribute.clone(), *group));
             }
         }
+        Some(shape)
+    }
+
+    /// A DeviceTaintRule taints like the driver itself (KEP-5055); the rules come after the device's own taints.
+    fn taints(&self, device: &Device, id: &DeviceId) -> Arc<[DeviceTaint]> {
+        let is_for = |rule: &&&DeviceTaintRule| match &rule.selector {
+            Some(selector) => selector.matches(&id.driver, &id.pool, &id.device),
+            None => self.quirks.rule_without_selector_taints_all,
+        };
+        let of_rules = self.rules.iter().filter(is_for).map(|rule| &rule.taint);
+        let taints: SmallVec<[DeviceTaint; 1]> = device.taints.iter().chain(of_rules).cloned().collect();
+        if taints.is_empty() { Arc::clone(&self.no_taints) } else { taints.into_vec().into() }
+    }
+
+    /// The shape of a device that was added.
+    fn shape_at(&self, slice: SliceIndex, position: usize) -> Option<DeviceShape> {
+        let slice = &self.slices[slice];
+        let device = DeviceIndex::from_index(slice.first_device.index() + position);
+        (position < slice.slice.devices.len()).then(|| self.devices[device].shape)
     }
 
     /// The shape of a device. Candidates with one hash are compared in full.
     fn shape(&mut self, slice: &Arc<ResourceSlice>, device: &Device, position: usize) -> DeviceShape {
         let hash = self.shape_of.hasher().hash_one((&slice.driver, &device.attributes));
         let candidates = self.shape_of.entry(hash).or_default();
-        let same = |candidate: &&DeviceShape| {
-            let known = &self.shapes[**candidate];
-            let other = known.device();
-            known.driver == slice.driver
-                && other.allow_multiple_allocations == device.allow_multiple_allocations
-                && other.attributes == device.attributes
-                && other.capacity == device.capacity
-        };
-        if let Some(known) = candidates.iter().find(same) {
+        if let Some(known) = candidates.iter().find(|candidate| self.shapes[**candidate].is_of(slice, device)) {
             return *known;
         }
         let shape = self.shapes.push(Shape {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::{NodeName, Uid, collections::FastSet};
 
 use super::Inventory;
-use crate::compile::claims::{Alternative, Request};
+use crate::compile::claims::{Alternative, Claim, Request};
 use crate::compile::ids::{ClaimClassId, ClaimId, DeviceKey, DeviceShape, GroupId};
 use crate::compile::selectors::Judgement;
 use dra_types::{Allocation, Consumer, KubernetesMinor, RequestKind, ResourceClaim};
@@ -97,8 +97,7 @@ impl Inventory {
 
     /// Whether all devices that a claim has are of single nodes: no other node can tell whether they are free.
     pub(crate) fn holds_only_local_devices(&self, claim: ClaimId) -> bool {
-        let results = self.claims[claim].object.allocation.iter().flat_map(|allocation| &allocation.results);
-        let held: FastSet<DeviceKey> = results.filter_map(|result| self.device_key(&result.device)).collect();
+        let held: FastSet<DeviceKey> = self.claims[claim].held.iter().copied().collect();
         let mut shared = self.shared.iter().flat_map(|slice| self.devices_of(*slice));
         !shared.any(|device| held.contains(&self.devices[device].key))
     }
@@ -147,14 +146,15 @@ impl Inventory {
         let devices = local.slices.iter().flat_map(|slice| self.devices_of(*slice));
         let keys: FastSet<DeviceKey> = devices.map(|device| self.devices[device].key).collect();
         let leaves = |consumer: &Consumer| &*consumer.resource == "pods" && pods.contains(&consumer.uid);
-        let is_held_alone = |claim: &ResourceClaim| {
-            let Some(allocation) = &claim.allocation else { return false };
-            let mut held = allocation.results.iter().filter(|result| !result.admin_access);
-            !claim.reserved_for.is_empty()
-                && claim.reserved_for.iter().all(leaves)
-                && held.all(|result| self.device_key(&result.device).is_some_and(|key| keys.contains(&key)))
+        let is_held_alone = |claim: &Claim| {
+            let ResourceClaim { allocation, reserved_for, .. } = &*claim.object;
+            let mut held = claim.results().filter(|(result, _)| !result.admin_access);
+            allocation.is_some()
+                && !reserved_for.is_empty()
+                && reserved_for.iter().all(leaves)
+                && held.all(|(_, key)| keys.contains(&key))
         };
-        let claims = self.claims.iter_enumerated().filter(|(_, claim)| is_held_alone(&claim.object));
+        let claims = self.claims.iter_enumerated().filter(|(_, claim)| is_held_alone(claim));
         claims.map(|(claim, _)| claim).collect()
     }
 }

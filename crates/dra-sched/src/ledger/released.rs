@@ -47,9 +47,8 @@ impl ClusterLedger {
 /// What an allocated claim takes. Results with adminAccess take nothing.
 fn held_by(inventory: &Inventory, claim: ClaimId) -> Usage {
     let mut usage = Usage::default();
-    let results = inventory.allocation(claim).into_iter().flat_map(|allocation| &allocation.results);
-    for result in results.filter(|result| !result.admin_access) {
-        usage.add_result(result, inventory.device_key(&result.device).map(Into::into));
+    for (result, key) in inventory.claims[claim].results().filter(|(result, _)| !result.admin_access) {
+        usage.add_result(result, [key.into()]);
     }
     usage
 }

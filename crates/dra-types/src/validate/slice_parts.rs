@@ -1,14 +1,18 @@
-//! Rules about what stands inside of slices and devices: who can use them, taints, and amounts that can be asked for.
+//! Rules about what stands inside of slices, devices and requests: who can use them, taints and tolerations, counters,
+//! conditions, and amounts that can be asked for.
 
 use model::Quantity;
 
-use super::Problems;
-use crate::device::{DeviceCapacity, RequestPolicy};
+use super::{MAX_COUNTERS, Problems};
+use crate::device::{Device, DeviceCapacity, RequestPolicy};
 use crate::json::Reason;
-use crate::taint::{DeviceTaint, TaintEffect};
+use crate::names::CounterName;
+use crate::taint::{DeviceTaint, DeviceToleration, TaintEffect, TolerationOperator};
 use crate::{NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
 
 const MAX_VALID_VALUES: usize = 10;
+/// Conditions of a device, and as many of failure.
+const MAX_CONDITIONS: usize = 4;
 
 pub(super) fn term(problems: &mut Problems, field: &str, term: &NodeSelectorTerm) {
     for (place, requirement) in term.match_expressions.iter().enumerate() {
@@ -71,17 +75,81 @@ fn unknown_operator(problems: &mut Problems, field: &str, requirement: &NodeSele
 
 pub(super) fn taint(problems: &mut Problems, field: &str, taint: &DeviceTaint) {
     label_key(problems, &format!("{field}.key"), &taint.key);
-    if !is_label_value(&taint.value) {
-        problems.invalid(&format!("{field}.value"), &format!("{:?} is not the value of a label", taint.value));
+    label_value(problems, &format!("{field}.value"), &taint.value);
+    effect(problems, field, &taint.effect);
+}
+
+pub(super) fn toleration(problems: &mut Problems, field: &str, toleration: &DeviceToleration) {
+    if let Some(key) = &toleration.key {
+        label_key(problems, &format!("{field}.key"), key);
     }
-    match &taint.effect {
+    let value = format!("{field}.value");
+    match &toleration.operator {
+        TolerationOperator::Equal => label_value(problems, &value, &toleration.value),
+        TolerationOperator::Exists if toleration.value.is_empty() => {}
+        TolerationOperator::Exists => problems.invalid(&value, "must be empty with operator Exists"),
+        TolerationOperator::Other(operator) => {
+            problems.invalid(&format!("{field}.operator"), &format!("{operator:?} is not one of Equal, Exists"));
+        }
+    }
+    if let Some(found) = &toleration.effect {
+        effect(problems, field, found);
+    }
+}
+
+fn effect(problems: &mut Problems, field: &str, effect: &TaintEffect) {
+    match effect {
         TaintEffect::None | TaintEffect::NoSchedule | TaintEffect::NoExecute => {}
         TaintEffect::Other(effect) => problems
             .invalid(&format!("{field}.effect"), &format!("{effect:?} is not one of None, NoSchedule, NoExecute")),
     }
 }
 
-fn label_key(problems: &mut Problems, field: &str, key: &str) {
+pub(super) fn counters<'n>(
+    problems: &mut Problems,
+    field: &str,
+    names: impl ExactSizeIterator<Item = &'n CounterName>,
+) {
+    if names.len() == 0 {
+        problems.add(field, Reason::Required);
+    }
+    problems.at_most(field, names.len(), MAX_COUNTERS);
+    for name in names {
+        problems.label(&format!("{field}[{name}]"), name.as_str());
+    }
+}
+
+/// Either kind of conditions needs the other, and none is of both.
+pub(super) fn binding_conditions(problems: &mut Problems, field: &str, device: &Device) {
+    let lists = [
+        (format!("{field}.bindingConditions"), &device.binding_conditions),
+        (format!("{field}.bindingFailureConditions"), &device.binding_failure_conditions),
+    ];
+    for (field, conditions) in &lists {
+        problems.at_most(field, conditions.len(), MAX_CONDITIONS);
+        problems.unique(field, conditions.iter().map(|condition| &**condition));
+        for (place, condition) in conditions.iter().enumerate() {
+            label_key(problems, &format!("{field}[{place}]"), condition);
+        }
+    }
+    let [(of_success, success), (of_failure, failure)] = &lists;
+    if let Some(both) = failure.iter().find(|condition| success.contains(condition)) {
+        problems.invalid(of_failure, &format!("{both:?} is one of bindingConditions too"));
+    }
+    match (success.is_empty(), failure.is_empty()) {
+        (true, false) => problems.add(of_success, Reason::Required),
+        (false, true) => problems.add(of_failure, Reason::Required),
+        (true, true) | (false, false) => {}
+    }
+}
+
+pub(super) fn label_value(problems: &mut Problems, field: &str, value: &str) {
+    if !is_label_value(value) {
+        problems.invalid(field, &format!("{value:?} is not the value of a label"));
+    }
+}
+
+pub(super) fn label_key(problems: &mut Problems, field: &str, key: &str) {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if let Some(prefix) = prefix {
         problems.subdomain(field, prefix, 253);
@@ -248,6 +316,33 @@ mod tests {
             let found = of(policy.clone());
             assert!(found.ends_with(expected) && found.is_empty() == expected.is_empty(), "{policy}: {found}");
         }
+    }
+
+    #[test]
+    fn counters_are_there_and_have_the_names_of_labels() {
+        let of = |draw: Value| problems(json!({"nodeName": "n"}), json!({"consumesCounters": [draw]})).concat();
+        let counters = |name: &str| json!({name: {"value": "1"}});
+        assert_eq!(of(json!({"counterSet": "s", "counters": counters("c")})), "");
+        assert!(of(json!({"counterSet": "s"})).ends_with("consumesCounters[0].counters: is required"));
+        assert!(of(json!({"counterSet": "S", "counters": counters("c")})).contains("consumesCounters[0].counterSet: "));
+        assert!(
+            of(json!({"counterSet": "s", "counters": counters("C")})).contains("consumesCounters[0].counters[C]: ")
+        );
+    }
+
+    #[test]
+    fn conditions_of_success_and_of_failure_need_each_other_and_are_different() {
+        let of = |success: Value, failure: Value| {
+            let device = json!({"bindingConditions": success, "bindingFailureConditions": failure});
+            problems(json!({"nodeName": "n"}), device).join("; ")
+        };
+        assert_eq!(of(json!(["example.com/a", "b"]), json!(["c"])), "");
+        assert!(of(json!(["a"]), json!([])).ends_with(".bindingFailureConditions: is required"));
+        assert!(of(json!([]), json!(["a"])).ends_with(".bindingConditions: is required"));
+        assert!(of(json!(["a"]), json!(["a"])).ends_with("\"a\" is one of bindingConditions too"));
+        assert!(of(json!(["a", "a"]), json!(["b"])).ends_with(".bindingConditions[1]: \"a\" appears more than once"));
+        assert!(of(json!(["a b"]), json!(["c"])).ends_with("\"a b\" is not the key of a label"));
+        assert!(of(json!(["a", "b", "c", "d", "e"]), json!(["f"])).ends_with("5 entries, at most 4 are allowed"));
     }
 
     #[test]
