@@ -106,6 +106,8 @@ struct State {
     records: BTreeMap<String, InstanceTypeInfo>,
     prices: Prices,
     spot_role_is_missing: bool,
+    /// Whether requests for fleets are answered with neither machines nor errors.
+    fleets_are_empty: bool,
     /// Calls that fail, and how, until that is taken back.
     refused_calls: BTreeMap<String, Error>,
     /// How dry runs end: of a `fleet`, and of an `instance`.

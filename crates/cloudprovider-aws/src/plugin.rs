@@ -72,7 +72,8 @@ impl ProviderPlugin for AwsPlugin {
             namespace,
             "launching machines of EC2"
         );
-        let registry = setup.metrics.sub_registry_with_prefix("karpenter");
+        let metrics = Metrics::register(setup.metrics.sub_registry_with_prefix("karpenter"));
+        metrics.register_own(setup.metrics.sub_registry_with_prefix("dovetail"));
         let seed = RandomState::new().hash_one(std::process::id());
         let objects = Arc::new(ApiCluster::new(setup.client, &namespace));
         let provider = Ec2CloudProvider::new(provider::Setup {
@@ -83,9 +84,10 @@ impl ProviderPlugin for AwsPlugin {
             machines: options.machines,
             clock: Arc::clone(&setup.clock),
             seed,
-            telemetry: Telemetry { metrics: Metrics::register(registry), events: setup.events },
+            telemetry: Telemetry { metrics, events: setup.events },
         });
-        registry.register_collector(Box::new(Offerings(provider.clone())));
+        let offerings = Box::new(Offerings(provider.clone()));
+        setup.metrics.sub_registry_with_prefix("karpenter").register_collector(offerings);
         let unusable = |error| BuildError::new(format!("EC2 of region {} cannot be used", services.region), error);
         provider.probe().await.map_err(unusable)?;
         let reconciler = NodeClassReconciler::new(reconcile::Setup {

@@ -419,7 +419,7 @@ impl CloudProvider for Ec2CloudProvider {
             Err(error) => {
                 let zone_id = self.inner.market.zone_id(&id.zone);
                 self.inner.telemetry.metrics.termination_failed(&id.zone, &zone_id);
-                Err(transient(error))
+                Err(self.failed(error))
             }
         }
     }

@@ -86,9 +86,13 @@ pub fn images(selection: &ImageSelection, found: &[Ami], kubernetes: MinorVersio
             return Finding::bad(AMIS_READY, "UnsupportedAlias", message);
         }
     }
-    match found {
-        [] => Finding::bad(AMIS_READY, "AMINotFound", "amiSelectorTerms select no image"),
-        [_, ..] => Finding::good(AMIS_READY),
+    match (found, selection) {
+        ([], ImageSelection::Alias(alias)) => {
+            let message = format!("amiSelectorTerms select no image: AWS publishes none as {alias}");
+            Finding::bad(AMIS_READY, "AMINotFound", message)
+        }
+        ([], ImageSelection::Terms(_)) => Finding::bad(AMIS_READY, "AMINotFound", "amiSelectorTerms select no image"),
+        ([_, ..], _) => Finding::good(AMIS_READY),
     }
 }
 

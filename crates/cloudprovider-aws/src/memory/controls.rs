@@ -214,6 +214,11 @@ impl Cloud {
         self.state().spot_role_is_missing = !is_there;
     }
 
+    /// Lets requests for fleets be answered with neither machines nor errors, or as usual again.
+    pub fn set_fleets_are_empty(&self, are_empty: bool) {
+        self.state().fleets_are_empty = are_empty;
+    }
+
     /// Lets a call such as `ec2:CreateTags` fail with a code and a message until [`Self::permit`].
     pub fn refuse(&self, call: &'static str, code: &str, message: &str) {
         self.state().refused_calls.insert(call.to_owned(), error(call, code, message));

@@ -67,7 +67,7 @@ pub(super) fn create(
 fn launch(state: &mut State, request: &FleetRequest, count: usize, now: Timestamp) -> Result<FleetAnswer, Error> {
     let number = state.next_number();
     let mut answer = FleetAnswer { fleet_id: Some(format!("fleet-{number:08x}")), ..FleetAnswer::default() };
-    let mut left = count;
+    let mut left = if state.fleets_are_empty { 0 } else { count };
     for allowed in allowed(state, request, now)? {
         if left == 0 {
             break;

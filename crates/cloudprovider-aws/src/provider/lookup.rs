@@ -13,13 +13,18 @@ use crate::launch::batch::launched_at;
 use crate::launch::fleet::Purchase;
 use crate::names;
 use crate::provider_id::MachineId;
-use crate::service::Kind as Fault;
 use crate::service::ec2::{Machine, MachineState, Query};
+use crate::service::{self, Kind as Fault};
 
 /// How long EC2 may not list a machine that it has launched. After this it is gone.
 pub(super) const SHOWN_WITHIN: DurationMs = DurationMs::from_seconds(5 * 60);
 
 impl Ec2CloudProvider {
+    /// Counts a call that failed. It is worth making again.
+    pub(super) fn failed(&self, error: service::Error) -> Error {
+        self.inner.market.failed(error)
+    }
+
     /// A machine as EC2 says it is. One that is launched and not listed yet is as it was launched.
     pub(super) async fn machine(&self, id: &MachineId) -> Result<(Machine, Owner), Error> {
         let gone = || Error::NotFound(format!("no instance {}", id.instance));
@@ -27,7 +32,7 @@ impl Ec2CloudProvider {
         let found = match self.inner.ec2.describe_instances(&query).await {
             Ok(found) => found.into_iter().next(),
             Err(error) if error.kind == Fault::NotFound => None,
-            Err(error) => return Err(transient(error)),
+            Err(error) => return Err(self.failed(error)),
         };
         let found = found.filter(|machine| machine.zone == id.zone);
         let of_launch = self.of_launch(&id.instance).await?;
@@ -113,7 +118,7 @@ impl Ec2CloudProvider {
 
     /// The machines of a query that are of this cluster.
     pub(super) async fn described(&self, query: &Query) -> Result<Vec<Machine>, Error> {
-        let mut machines = self.inner.ec2.describe_instances(query).await.map_err(transient)?;
+        let mut machines = self.inner.ec2.describe_instances(query).await.map_err(|error| self.failed(error))?;
         machines.retain(|machine| is_of_cluster(machine, &self.inner.cluster.name));
         Ok(machines)
     }

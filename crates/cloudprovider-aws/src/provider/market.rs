@@ -91,6 +91,12 @@ impl RegionMarket {
         (self.clock)()
     }
 
+    /// Counts a call that failed. It is worth making again.
+    pub(super) fn failed(&self, error: crate::service::Error) -> Error {
+        self.metrics.call_failed(&error);
+        transient(error)
+    }
+
     /// Asks what machines cost. Of what is not listed on demand the price stays; spot that is not listed is not sold.
     /// Where a list of prices cannot be had, the others are taken all the same.
     pub(super) async fn refresh_prices(&self, pricing: Option<&dyn Pricing>, region: &str) -> Result<(), Error> {
@@ -100,7 +106,7 @@ impl RegionMarket {
             let Some(pricing) = pricing else { break };
             match pricing.get_products(region, list).await {
                 Ok(listed) => prices.set_on_demand(listed.into_iter().map(|it| (it.instance_type, it.price))),
-                Err(error) => failed = Some(transient(error)),
+                Err(error) => failed = Some(self.failed(error)),
             }
         }
         match self.ec2.describe_spot_price_history(self.now()).await {
@@ -114,7 +120,7 @@ impl RegionMarket {
                     prices.set_spot(by_type, UnlistedSpot::NotSold);
                 }
             }
-            Err(error) => failed = Some(transient(error)),
+            Err(error) => failed = Some(self.failed(error)),
         }
         self.take_prices(prices);
         failed.map_or(Ok(()), Err)
@@ -179,26 +185,25 @@ impl RegionMarket {
             (Ok(offerings), Some(before)) if offerings.is_empty() => Arc::clone(&before.sold),
             (Ok(offerings), _) => Arc::new(sold(offerings)),
             (Err(error), Some(before)) => {
-                failed = Some(transient(error));
+                failed = Some(self.failed(error));
                 Arc::clone(&before.sold)
             }
-            (Err(error), None) => return Err(transient(error)),
+            (Err(error), None) => return Err(self.failed(error)),
         };
         let types_before = || before.map_or_else(built_in, |before| Arc::clone(&before.types));
         let types = match records {
             Ok(records) if records.is_empty() => types_before(),
             Ok(records) => {
                 let (types, incomplete) = types(records);
+                self.metrics.incomplete_types(incomplete.iter().map(|it| it.instance_type.as_str()));
                 if !incomplete.is_empty() {
-                    tracing::warn!(
-                        records = incomplete.join(", "),
-                        "EC2's records of some instance types lack something"
-                    );
+                    let records: Vec<_> = incomplete.iter().map(ToString::to_string).collect();
+                    tracing::warn!(records = records.join(", "), "EC2's records of some instance types lack something");
                 }
                 Arc::new(types)
             }
             Err(error) => {
-                failed = Some(transient(error));
+                failed = Some(self.failed(error));
                 types_before()
             }
         };
@@ -310,7 +315,7 @@ impl RegionMarket {
             let found = match self.ec2.describe_capacity_reservations(&query).await {
                 Ok(found) => found,
                 Err(error) if error.kind == Kind::NotFound => Vec::new(),
-                Err(error) => return Err(transient(error)),
+                Err(error) => return Err(self.failed(error)),
             };
             let machines = found.first().map_or(0, |it| it.remaining);
             self.state.lock().reservations.insert(reservation.id.clone(), Left { machines, at: now });
@@ -328,7 +333,7 @@ impl RegionMarket {
         let found = match self.ec2.describe_placement_groups(query).await {
             Ok(found) => found.into_iter().next(),
             Err(error) if error.kind == Kind::NotFound => None,
-            Err(error) => return Err(transient(error)),
+            Err(error) => return Err(self.failed(error)),
         };
         let groups = &mut self.state.lock().placement_groups;
         groups.retain(|_, (at, _)| now.since(*at) < FRESH);
@@ -345,7 +350,7 @@ impl RegionMarket {
             if !stale.is_empty() {
                 let filter = crate::service::ec2::Filter { name: "subnet-id".to_owned(), values: stale };
                 let query = Query { ids: Vec::new(), filters: vec![filter] };
-                let found = self.ec2.describe_subnets(&query).await.map_err(transient)?;
+                let found = self.ec2.describe_subnets(&query).await.map_err(|error| self.failed(error))?;
                 self.state.lock().subnets.learn(&found, self.now());
             }
         }

@@ -1,6 +1,7 @@
 //! What the region sells: types, the zones that have them, and prices.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use model::DurationMs;
@@ -42,9 +43,22 @@ pub(super) fn sold(offerings: Vec<TypeInZone>) -> BTreeMap<String, Vec<String>> 
     sold
 }
 
-/// The types that EC2 tells of, by name, and what is wrong with the records that lack something. The built-in record
-/// stands for one of those; a type that has none is left out.
-pub(super) fn types(told: Vec<InstanceTypeInfo>) -> (BTreeMap<String, InstanceTypeInfo>, Vec<String>) {
+/// A record that lacks something.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Incomplete {
+    pub(super) instance_type: String,
+    missing: &'static str,
+}
+
+impl fmt::Display for Incomplete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has no {}", self.instance_type, self.missing)
+    }
+}
+
+/// The types that EC2 tells of, by name, and the records that lack something. The built-in record stands for one of
+/// those; a type that has none is left out.
+pub(super) fn types(told: Vec<InstanceTypeInfo>) -> (BTreeMap<String, InstanceTypeInfo>, Vec<Incomplete>) {
     let mut types = BTreeMap::new();
     let mut incomplete = Vec::new();
     for info in told {
@@ -53,10 +67,10 @@ pub(super) fn types(told: Vec<InstanceTypeInfo>) -> (BTreeMap<String, InstanceTy
             types.insert(name, catalogue::supplement(info));
             continue;
         };
-        incomplete.push(format!("{name} has no {missing}"));
         if let Some(known) = catalogue::instance_types().get(&name) {
-            types.insert(name, known.clone());
+            types.insert(name.clone(), known.clone());
         }
+        incomplete.push(Incomplete { instance_type: name, missing });
     }
     (types, incomplete)
 }
@@ -79,7 +93,7 @@ mod tests {
         assert_eq!(types.keys().collect::<Vec<_>>(), ["m5.xlarge", "m98.large"]);
         assert_eq!(types["m5.xlarge"], catalogue::instance_types()["m5.xlarge"]);
         assert_eq!(
-            incomplete,
+            incomplete.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [
                 "m5.xlarge has no network cards",
                 "m99.large has no memory",

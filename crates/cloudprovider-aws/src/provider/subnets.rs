@@ -14,8 +14,11 @@ const FRESH: DurationMs = DurationMs::from_seconds(60);
 /// What is known of a subnet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Known {
-    /// Addresses that EC2 said are free, less those taken since.
-    free: u32,
+    /// Whether EC2 said that some are free.
+    has_some: bool,
+    /// Addresses that EC2 said are free, less those that launches since may take. That is the most that they may, so it
+    /// can be below zero with addresses left: it orders subnets, and rules none out.
+    free: i64,
     at: Timestamp,
 }
 
@@ -36,19 +39,18 @@ impl Subnets {
     pub(super) fn learn(&mut self, found: &[ec2::Subnet], now: Timestamp) {
         self.known.retain(|_, known| now.since(known.at) < DurationMs(10 * FRESH.0));
         for subnet in found {
-            self.known.insert(subnet.id.clone(), Known { free: subnet.free_addresses, at: now });
+            let known = Known { has_some: subnet.free_addresses > 0, free: subnet.free_addresses.into(), at: now };
+            self.known.insert(subnet.id.clone(), known);
         }
     }
 
-    /// The subnet for each zone. One that has no address left, or `is_out`, is not taken; of equal ones the first by
-    /// id.
+    /// The subnet for each zone. One that EC2 says has no address left, or that `is_out`, is not taken; of equal ones
+    /// the first by id.
     pub(super) fn choose(&self, subnets: &[Subnet], is_out: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
-        let mut best: BTreeMap<String, (u32, String)> = BTreeMap::new();
+        let mut best: BTreeMap<String, (i64, String)> = BTreeMap::new();
         for subnet in subnets {
-            let free = self.known.get(&subnet.id).map_or(0, |known| known.free);
-            if free == 0 || is_out(&subnet.id) {
-                continue;
-            }
+            let known = self.known.get(&subnet.id).filter(|known| known.has_some);
+            let Some(Known { free, .. }) = known.copied().filter(|_| !is_out(&subnet.id)) else { continue };
             let better = best.get(&subnet.zone).is_none_or(|(other, id)| (free, id) > (*other, &subnet.id));
             if better {
                 best.insert(subnet.zone.clone(), (free, subnet.id.clone()));
@@ -60,21 +62,21 @@ impl Subnets {
     /// Takes addresses for a launch that is under way.
     pub(super) fn take(&mut self, id: &str, addresses: u32) {
         if let Some(known) = self.known.get_mut(id) {
-            known.free = known.free.saturating_sub(addresses);
+            known.free = known.free.saturating_sub(addresses.into());
         }
     }
 
     /// Gives back what a launch has not used.
     pub(super) fn give_back(&mut self, id: &str, addresses: u32) {
         if let Some(known) = self.known.get_mut(id) {
-            known.free = known.free.saturating_add(addresses);
+            known.free = known.free.saturating_add(addresses.into());
         }
     }
 
     /// Notes that a subnet has no addresses.
     pub(super) fn exhausted(&mut self, id: &str) {
         if let Some(known) = self.known.get_mut(id) {
-            known.free = 0;
+            known.has_some = false;
         }
     }
 }
@@ -105,7 +107,15 @@ mod tests {
         assert_eq!(chosen(&subnets, "s-3"), ["a=s-1"]);
         subnets.take("s-1", 11);
         assert_eq!(chosen(&subnets, ""), ["a=s-2", "b=s-3"]);
-        subnets.give_back("s-1", 11);
+        // What launches may take at most rules no subnet out.
+        subnets.take("s-2", 200);
+        subnets.take("s-3", 10);
+        assert_eq!(chosen(&subnets, ""), ["a=s-1", "b=s-3"]);
+        subnets.take("s-1", 200);
+        assert_eq!(chosen(&subnets, ""), ["a=s-2", "b=s-3"]);
+        for (id, addresses) in [("s-1", 211), ("s-2", 200), ("s-3", 10)] {
+            subnets.give_back(id, addresses);
+        }
         subnets.exhausted("s-3");
         assert_eq!(chosen(&subnets, ""), ["a=s-1"]);
         assert_eq!(subnets.stale(&all, Timestamp(59_999)), [] as [&str; 0]);

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, sample};
 
+mod bad_input;
 mod launches;
 mod permissions;
 mod region;

@@ -46,7 +46,7 @@ impl Ec2CloudProvider {
     /// Does what is due.
     ///
     /// # Errors
-    /// The first call that fails; what is left is done the next time.
+    /// The first that fails. Everything else is done all the same, and what is left the next time.
     pub async fn tidy(&self) -> Result<(), Error> {
         let inner = &*self.inner;
         inner.market.restore().await.map_err(transient)?;
@@ -55,15 +55,23 @@ impl Ec2CloudProvider {
         let machines = self.described(&query(&inner.cluster.name, None)).await?;
         let machines: BTreeMap<_, _> = machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
         let claims = Claims::new(inner.objects.node_claims().await.map_err(transient)?);
-        self.give_up_late(&machines, &claims).await?;
-        self.finish(&launched, &machines, &claims).await?;
-        self.tag_registered(&machines, &claims).await?;
-        let open = inner.launcher.journal().all().await.map_err(transient)?;
+        let done = [
+            self.give_up_late(&machines, &claims).await,
+            self.finish(&launched, &machines, &claims).await,
+            self.tag_registered(&machines, &claims).await,
+            self.tidy_templates().await,
+            inner.launcher.journal().sweep().await.map_err(transient),
+            inner.market.save().await.map_err(transient),
+            self.learn(claims.by_uid.iter()).await,
+        ];
+        done.into_iter().collect()
+    }
+
+    /// Removes launch templates that nobody uses and no open launch needs.
+    async fn tidy_templates(&self) -> Result<(), Error> {
+        let open = self.inner.launcher.journal().all().await.map_err(transient)?;
         let needed = open.iter().flat_map(|open| open.batch.templates.keys().cloned()).collect();
-        inner.templates.tidy(&needed, self.now()).await.map_err(transient)?;
-        inner.launcher.journal().sweep().await.map_err(transient)?;
-        inner.market.save().await.map_err(transient)?;
-        self.learn(claims.by_uid.iter()).await
+        self.inner.templates.tidy(&needed, self.now()).await.map_err(|error| self.failed(error))
     }
 
     /// Tags machines of open launches, and closes the launches that are finished.
@@ -92,10 +100,11 @@ impl Ec2CloudProvider {
                         // As with the policy that Karpenter's users have: the NodeClaim alone says whose it is then.
                         Err(error) if error.kind == Kind::Unauthorized && is_told => {
                             tracing::warn!(%error, machine = %id, "could not tag a machine with its nodeclaim");
+                            self.inner.telemetry.metrics.call_failed(&error);
                             done.insert(token.clone());
                         }
                         // Each machine is on its own; the rest is done in any case.
-                        Err(error) => failed = Some(transient(error)),
+                        Err(error) => failed = Some(self.failed(error)),
                     }
                 }
                 // EC2 does not list it yet, or not any more.
@@ -118,7 +127,7 @@ impl Ec2CloudProvider {
             let nobodys = nobodys(&open.batch, machines, claims);
             if !nobodys.is_empty() {
                 tracing::warn!(machines = ?nobodys, "ending machines launched before the controller was away");
-                self.inner.ec2.terminate_instances(&nobodys).await.map_err(transient)?;
+                self.inner.ec2.terminate_instances(&nobodys).await.map_err(|error| self.failed(error))?;
             }
             let all = open.batch.claims.iter().map(|claim| claim.uid.clone()).collect();
             launcher.journal().close(&all).await.map_err(transient)?;
@@ -126,28 +135,34 @@ impl Ec2CloudProvider {
         Ok(())
     }
 
-    /// Gives machines of registered Nodes the tags that are known only then.
+    /// Gives machines of registered Nodes the tags that are known only then; each is on its own.
     async fn tag_registered(&self, machines: &BTreeMap<String, Machine>, claims: &Claims) -> Result<(), Error> {
+        let mut done = Ok(());
         for claim in claims.by_uid.values() {
-            let node = claim.status.as_ref().map_or("", |status| status.node_name.as_str());
-            let has = |key: &str| claim.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(key));
             let machine = machine_of(claim).and_then(|id| machines.get(&id.instance));
-            let Some(machine) = machine.filter(|_| !node.is_empty()) else { continue };
-            if has(names::TAGGED) && has(names::CLUSTER_NAME_TAGGED) {
-                continue;
+            if let Some(machine) = machine {
+                done = done.and(self.tag_as_registered(machine, claim).await);
             }
-            let name = claim.metadata.name.as_deref().unwrap_or_default();
-            let wanted = [(NAME, node), (NODE_CLAIM, name), (CLUSTER_NAME, &*self.inner.cluster.name)];
-            // What is there stays: it may be another one's on purpose.
-            let missing: Vec<_> = wanted.into_iter().filter(|(key, _)| !machine.tags.contains_key(*key)).collect();
-            if !missing.is_empty() {
-                self.tag(&machine.id, &missing).await.map_err(transient)?;
-            }
-            let yes = || api::labels::TRUE.to_owned();
-            let annotations = [(names::TAGGED, yes()), (names::CLUSTER_NAME_TAGGED, yes())];
-            self.inner.objects.annotate(claim, &annotations).await.map_err(transient)?;
         }
-        Ok(())
+        done
+    }
+
+    async fn tag_as_registered(&self, machine: &Machine, claim: &NodeClaim) -> Result<(), Error> {
+        let node = claim.status.as_ref().map_or("", |status| status.node_name.as_str());
+        let has = |key: &str| claim.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(key));
+        if node.is_empty() || has(names::TAGGED) && has(names::CLUSTER_NAME_TAGGED) {
+            return Ok(());
+        }
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let wanted = [(NAME, node), (NODE_CLAIM, name), (CLUSTER_NAME, &*self.inner.cluster.name)];
+        // What is there stays: it may be another one's on purpose.
+        let missing: Vec<_> = wanted.into_iter().filter(|(key, _)| !machine.tags.contains_key(*key)).collect();
+        if !missing.is_empty() {
+            self.tag(&machine.id, &missing).await.map_err(|error| self.failed(error))?;
+        }
+        let yes = || api::labels::TRUE.to_owned();
+        let annotations = [(names::TAGGED, yes()), (names::CLUSTER_NAME_TAGGED, yes())];
+        self.inner.objects.annotate(claim, &annotations).await.map_err(transient)
     }
 
     /// Tags a machine. One that is gone needs none.

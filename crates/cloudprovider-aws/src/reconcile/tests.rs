@@ -229,7 +229,10 @@ fn images_of_an_alias_come_from_its_parameters_as_far_as_they_are_there() {
     let world = World::new(&json!({"amiSelectorTerms": [{"alias": "al2023@latest"}], "amiFamily": null}));
     let reconciler = world.reconciler(|_| {});
     let (_, wrong) = world.look(&reconciler);
-    assert_eq!(wrong[0], "AMIsReady=False AMINotFound: amiSelectorTerms select no image");
+    assert_eq!(
+        wrong[0],
+        "AMIsReady=False AMINotFound: amiSelectorTerms select no image: AWS publishes none as al2023@latest"
+    );
     let path = |arch: &str| {
         format!("/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/{arch}/standard/recommended/image_id")
     };
@@ -304,10 +307,20 @@ fn what_is_wrong_in_the_spec_is_told_before_anything_is_tried() {
             json!({"userData": format!("#!/bin/bash\n{}", "x".repeat(17_000))}),
             "ValidationSucceeded=False UserDataSizeLimitExceeded: EC2NodeClass default: user data has ",
         ),
+        (
+            json!({"userData": "MIME-Version: 1.0\n\necho"}),
+            "ValidationSucceeded=False InvalidUserData: EC2NodeClass default: spec.userData is a MIME message that cannot \
+             be read: it has no Content-Type",
+        ),
+        (
+            json!({"amiFamily": "Bottlerocket", "userData": "settings = 1"}),
+            "ValidationSucceeded=False InvalidUserData: EC2NodeClass default: spec.userData is not TOML as Bottlerocket",
+        ),
     ] {
         let world = World::new(&spec);
         let (_, wrong) = world.look(&world.reconciler(|_| {}));
         assert!(wrong[0].starts_with(expected), "{wrong:?}");
+        assert_eq!(wrong.len(), 2, "all else is found: {wrong:?}");
         assert_eq!(world.cloud.calls("ec2:CreateFleet"), 0);
     }
     let world = World::new(&json!({}));

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::service::Error;
+
 /// In seconds: from a message's time until it is handled.
 const QUEUE_BUCKETS: [f64; 12] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0];
 /// In seconds: how long launches wait for others of their kind.
@@ -36,6 +38,8 @@ pub struct Metrics {
     batch_time: Histograms,
     batch_size: Histograms,
     user_data: Family<Labels<1>, Gauge>,
+    failed_calls: Counters<2>,
+    incomplete_types: Family<Labels<1>, Gauge>,
 }
 
 impl Default for Metrics {
@@ -50,6 +54,8 @@ impl Default for Metrics {
             batch_time: Family::new_with_constructor(|| Histogram::new(WINDOW_BUCKETS)),
             batch_size: Family::new_with_constructor(|| Histogram::new(SIZE_BUCKETS)),
             user_data: Family::default(),
+            failed_calls: Family::default(),
+            incomplete_types: Family::default(),
         }
     }
 }
@@ -77,6 +83,8 @@ impl Metrics {
             batch_time,
             batch_size,
             user_data,
+            failed_calls: _,
+            incomplete_types: _,
         } = metrics.clone();
         // Counters get `_total` when written.
         registry.register(
@@ -121,6 +129,20 @@ impl Metrics {
             user_data,
         );
         metrics
+    }
+
+    /// Shows what Karpenter does not measure, in a registry whose prefix is ours.
+    pub fn register_own(&self, registry: &mut Registry) {
+        registry.register(
+            "ec2_failed_calls",
+            "Calls of AWS that failed and that no condition of a node class tells of",
+            self.failed_calls.clone(),
+        );
+        registry.register(
+            "ec2_incomplete_instance_types",
+            "1 for each instance type of which EC2's record lacks something",
+            self.incomplete_types.clone(),
+        );
     }
 
     /// A message of the interruption queue was read.
@@ -170,5 +192,18 @@ impl Metrics {
     /// There is no such node class any more.
     pub(crate) fn forget_class(&self, node_class: &str) {
         self.user_data.remove(&[("nodeclass", node_class.to_owned())]);
+    }
+    /// A call failed that no node class depends on alone.
+    pub(crate) fn call_failed(&self, error: &Error) {
+        let code = error.code.as_deref().unwrap_or_default();
+        self.failed_calls.get_or_create(&[("call", error.call.to_owned()), ("code", code.to_owned())]).inc();
+    }
+
+    /// These are the types of which EC2's records lack something.
+    pub(crate) fn incomplete_types<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        self.incomplete_types.clear();
+        for name in names {
+            self.incomplete_types.get_or_create(&[("instance_type", name.to_owned())]).set(1);
+        }
     }
 }

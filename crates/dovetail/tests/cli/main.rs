@@ -16,3 +16,4 @@ mod plan_devices;
 mod plan_ec2;
 mod scratch;
 mod snapshot;
+mod verify_ec2;

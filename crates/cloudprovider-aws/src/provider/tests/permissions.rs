@@ -32,7 +32,7 @@ const ACCOUNT: &str = "123456789012";
 const ROLE: &str = "KarpenterNodeRole-test";
 
 /// A world whose node class names everything that can be asked for.
-fn world() -> World {
+pub(super) fn world() -> World {
     let world = World::new();
     let tags: Tags = [("cluster".to_owned(), CLUSTER.to_owned())].into();
     let cloud = &world.cloud;
@@ -70,15 +70,26 @@ fn world() -> World {
     world
 }
 
+/// What the reconciler of node classes goes by.
+pub(super) fn settings() -> reconcile::Settings {
+    reconcile::Settings {
+        cluster: World::cluster(),
+        region: REGION.to_owned(),
+        kubernetes: KubernetesVersion::new(MinorVersion(33)),
+        reserved_capacity: true,
+        isolated_vpc: false,
+        disable_dry_run: false,
+    }
+}
+
 /// All that is asked of IAM from the first look at a node class until nothing is left.
 fn asked() -> BTreeSet<Ask> {
     let world = world();
     let recorder = Recorder::new(world.cloud.clone());
-    let cluster = World::cluster();
     let provider = Ec2CloudProvider::new(Setup {
         ec2: Arc::new(recorder.clone()),
         objects: Arc::new(world.objects.clone()),
-        cluster: cluster.clone(),
+        cluster: World::cluster(),
         region: REGION.to_owned(),
         machines: MachineOptions::default(),
         clock: world.clock.clock(),
@@ -92,14 +103,7 @@ fn asked() -> BTreeSet<Ask> {
         iam: Arc::new(recorder.clone()),
         objects: Arc::new(world.objects.clone()),
         clock: world.clock.clock(),
-        settings: reconcile::Settings {
-            cluster,
-            region: REGION.to_owned(),
-            kubernetes: KubernetesVersion::new(MinorVersion(33)),
-            reserved_capacity: true,
-            isolated_vpc: false,
-            disable_dry_run: false,
-        },
+        settings: settings(),
     });
     let watch = Watch {
         provider: provider.clone(),
@@ -154,7 +158,15 @@ fn every_call_is_granted_and_no_grant_is_unused() {
     assert!(unused.is_empty(), "granted and not used: {unused:#?}");
 }
 
-/// What the adapter to the SDK calls, by the names that it gives calls in errors.
+/// What the adapter to the SDK calls, by the names that it gives calls in errors, but for what needs no right.
+pub(super) fn calls_of_adapter() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cloudprovider-aws-sdk/src");
+    let mut named = named_by_adapter(&folder);
+    // Whoever has credentials may ask whose they are.
+    assert!(named.remove("sts:GetCallerIdentity"));
+    named
+}
+
 fn named_by_adapter(folder: &Path) -> BTreeSet<String> {
     const SERVICES: [&str; 7] = ["ec2:", "eks:", "iam:", "pricing:", "sqs:", "ssm:", "sts:"];
     let mut named = BTreeSet::new();
@@ -174,10 +186,7 @@ fn named_by_adapter(folder: &Path) -> BTreeSet<String> {
 
 #[test]
 fn every_call_of_the_adapter_is_made_here() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cloudprovider-aws-sdk/src");
-    let mut named = named_by_adapter(&folder);
-    // Whoever has credentials may ask whose they are.
-    assert!(named.remove("sts:GetCallerIdentity"));
+    let mut named = calls_of_adapter();
     // A right, not a call.
     named.insert("iam:PassRole".to_owned());
     let asked: BTreeSet<String> = asked().into_iter().map(|ask| ask.action.to_owned()).collect();
