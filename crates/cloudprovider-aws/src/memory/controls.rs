@@ -15,7 +15,9 @@ use super::{Clock, Cloud, Faults, State, Tagged, error};
 use crate::instance_types::info::InstanceTypeInfo;
 use crate::node_class::spec::Tags;
 use crate::pricing::UnlistedSpot;
-use crate::service::ec2::{CapacityReservation, Image, Machine, PlacementGroup, SecurityGroup, Subnet, TypeInZone};
+use crate::service::ec2::{
+    CapacityReservation, Image, Machine, PlacementGroup, PlannedEvent, SecurityGroup, Subnet, TypeInZone,
+};
 use crate::service::{ClusterDescription, Error, Message};
 
 /// A clock that stands still until it is moved. Clones are the same clock.
@@ -277,10 +279,10 @@ impl Cloud {
         }
     }
 
-    /// Plans an event such as `instance-retirement` for a machine.
+    /// Plans an event such as `instance-retirement` for a machine, at an untold time.
     pub fn plan_event(&self, id: &str, code: &str) {
         if let Some(record) = self.state().machines.get_mut(id) {
-            record.events.push(code.to_owned());
+            record.events.push(PlannedEvent { code: code.to_owned(), not_before: None });
         }
     }
 

@@ -23,6 +23,8 @@ struct State {
     classes: BTreeMap<String, Value>,
     /// By UID.
     claims: BTreeMap<String, NodeClaim>,
+    /// As they were when they were deleted, by UID.
+    deleted: BTreeMap<String, NodeClaim>,
     documents: BTreeMap<String, Document>,
     /// Memory of Nodes, by the provider ids of their machines.
     memory: BTreeMap<String, Quantity>,
@@ -68,6 +70,11 @@ impl Objects {
     /// A NodeClaim.
     pub fn claim(&self, uid: &str) -> Option<NodeClaim> {
         self.state().claims.get(uid).cloned()
+    }
+
+    /// A NodeClaim as it was when its end was asked for.
+    pub fn deleted_claim(&self, uid: &str) -> Option<NodeClaim> {
+        self.state().deleted.get(uid).cloned()
     }
 
     /// Takes a NodeClaim away.
@@ -200,7 +207,11 @@ impl Cluster for Objects {
     /// None has a finalizer here.
     async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure> {
         let uid = claim.metadata.uid.clone().unwrap_or_default();
-        self.call(|state| drop(state.claims.remove(&uid))).await;
+        self.call(|state| {
+            let removed = state.claims.remove(&uid);
+            state.deleted.extend(removed.map(|claim| (uid.clone(), claim)));
+        })
+        .await;
         Ok(())
     }
 

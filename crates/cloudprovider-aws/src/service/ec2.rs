@@ -231,8 +231,17 @@ pub struct MachineStatus {
     pub instance_impaired_since: Option<Timestamp>,
     /// Since when those of its host have failed.
     pub system_impaired_since: Option<Timestamp>,
-    /// Codes of events that are planned for it, such as `instance-retirement`.
-    pub events: Vec<String>,
+    /// Events that are planned for it.
+    pub events: Vec<PlannedEvent>,
+}
+
+/// Something that AWS will do to a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedEvent {
+    /// What, such as `instance-retirement`.
+    pub code: String,
+    /// When at the earliest, if that is told.
+    pub not_before: Option<Timestamp>,
 }
 
 /// A launch template that is there.
