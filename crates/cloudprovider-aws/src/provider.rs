@@ -260,6 +260,7 @@ impl Ec2CloudProvider {
             options: inner.machines,
             images: class.status.amis.clone(),
             subnet_zones: Inputs::subnet_zones(class),
+            shifted_zones: inner.market.shifted_zones(),
             reservations: Inputs::reservations(class, &left),
             ledger: of_ledger,
             learned: of_learned,
@@ -313,6 +314,7 @@ impl Ec2CloudProvider {
         let types = self.types(ready).await?;
         let subnets = self.inner.market.subnets(&ready.class.status.subnets).await?;
         let (ledger, _) = self.inner.market.ledger();
+        let shifted = self.inner.market.shifted_zone_names();
         let now = self.now();
         resolve(&LaunchInput {
             claim: request.claim,
@@ -323,7 +325,7 @@ impl Ec2CloudProvider {
             choice: if request.instance_types.is_some() { Choice::ByPriority } else { Choice::ByPrice },
             placement_group: ready.placement_group.as_ref().map(|group| &*group.id),
             subnets: &subnets,
-            is_out: &|key| ledger.is_out(key, now),
+            is_out: &|key| ledger.is_out(key, now) || shifted.contains(&key.zone),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::NodeClaim;
+use api::{NodeClaim, NodePool};
 use async_trait::async_trait;
 use model::Quantity;
 use serde_json::Value;
@@ -21,6 +21,7 @@ pub struct Objects {
 #[derive(Debug, Default)]
 struct State {
     classes: BTreeMap<String, Value>,
+    pools: Vec<NodePool>,
     /// By UID.
     claims: BTreeMap<String, NodeClaim>,
     /// As they were when they were deleted, by UID.
@@ -59,6 +60,11 @@ impl Objects {
     /// Takes an EC2NodeClass away.
     pub fn remove_class(&self, name: &str) {
         self.state().classes.remove(name);
+    }
+
+    /// Sets the NodePools that there are.
+    pub fn set_pools(&self, pools: Vec<NodePool>) {
+        self.state().pools = pools;
     }
 
     /// Adds a NodeClaim, or replaces it.
@@ -169,6 +175,10 @@ impl Cluster for Objects {
 
     async fn node_claims(&self) -> Result<Vec<NodeClaim>, Failure> {
         Ok(self.call(|state| state.claims.values().cloned().collect()).await)
+    }
+
+    async fn node_pools(&self) -> Result<Vec<NodePool>, Failure> {
+        Ok(self.call(|state| state.pools.clone()).await)
     }
 
     async fn node_memory(&self) -> Result<BTreeMap<String, Quantity>, Failure> {

@@ -1,6 +1,6 @@
 //! The instance types of a node class: what EC2 sells, with prices, reservations and what has run out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloudprovider::{InstanceType, InstanceTypes};
@@ -27,6 +27,8 @@ pub(super) struct Inputs {
     pub(super) images: Vec<Ami>,
     /// Zones with a subnet: name and id.
     pub(super) subnet_zones: BTreeMap<String, Option<String>>,
+    /// Ids of the zones that traffic is shifted away from.
+    pub(super) shifted_zones: BTreeSet<String>,
     pub(super) reservations: Vec<CapacityReservation>,
     /// Tells states of the ledger apart.
     pub(super) ledger: u64,
@@ -71,10 +73,14 @@ impl Inputs {
         let mut types = Vec::new();
         for (name, zones) in region.sold.iter() {
             let Some(info) = region.types.get(name).filter(|info| info.architecture().is_some()) else { continue };
-            let zone = |zone: &String| Zone {
-                name: zone.clone(),
-                id: self.subnet_zones.get(zone).cloned().flatten(),
-                has_subnet: self.subnet_zones.contains_key(zone),
+            let zone = |zone: &String| {
+                let id = self.subnet_zones.get(zone).cloned().flatten();
+                Zone {
+                    name: zone.clone(),
+                    has_subnet: self.subnet_zones.contains_key(zone),
+                    is_shifted: id.as_ref().is_some_and(|id| self.shifted_zones.contains(id)),
+                    id,
+                }
             };
             let zones: Vec<_> = zones.iter().map(zone).collect();
             let market = Market {
