@@ -13,10 +13,12 @@ use crate::instance_types::learned::LearnedMemory;
 use crate::instance_types::offerings::{CapacityReservation, Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
 use crate::instance_types::{Resolver, efas, set_memory};
+use crate::labels;
 use crate::launch::resolve::image_of;
 use crate::ledger::Ledger;
 use crate::node_class::NodeClass;
 use crate::node_class::status::{Ami, ReservationState};
+use crate::service::ec2::PlacementGroup;
 
 /// All that the instance types of a node class are made from, but for the region.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,8 @@ pub(super) struct Inputs {
     pub(super) images: Vec<Ami>,
     /// Zones with a subnet: name and id.
     pub(super) subnet_zones: BTreeMap<String, Option<String>>,
+    /// What machines are launched into.
+    pub(super) placement_group: Option<PlacementGroup>,
     /// Ids of the zones that traffic is shifted away from.
     pub(super) shifted_zones: BTreeSet<String>,
     pub(super) reservations: Vec<CapacityReservation>,
@@ -93,6 +97,7 @@ impl Inputs {
             instance_type.dynamic_resources =
                 devices::dynamic_resources(info, efas(info, &self.settings), &self.settings.drivers);
             market.add_offerings(&mut instance_type, info, &self.settings);
+            self.placement_group.iter().for_each(|group| add_placement(&mut instance_type, group));
             match image_of(&self.images, &instance_type) {
                 Some(image) => {
                     let seen = learned.get(&instance_type.name, &image.id, now);
@@ -103,6 +108,17 @@ impl Inputs {
             types.push(Arc::new(instance_type));
         }
         types
+    }
+}
+
+/// The labels that a placement group gives: its id, and any of its partitions. A machine is in one of them, which its
+/// NodeClaim may ask for; so a type leaves it open.
+fn add_placement(instance_type: &mut InstanceType, group: &PlacementGroup) {
+    let open = &mut instance_type.requirements;
+    open.insert(labels::PLACEMENT_GROUP_ID.to_owned(), [group.id.clone()].into());
+    let partitions = group.partition_names();
+    if !partitions.is_empty() {
+        open.insert(labels::PLACEMENT_GROUP_PARTITION.to_owned(), partitions);
     }
 }
 

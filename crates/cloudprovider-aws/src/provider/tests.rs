@@ -14,6 +14,7 @@ use super::*;
 use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, sample};
 
 mod launches;
+mod partitions;
 mod permissions;
 mod region;
 mod reservations;
