@@ -6,6 +6,7 @@ Prints its port as a line and serves until its standard input ends. What is adde
   that cannot be had, which are told in the answer to CreateFleet as EC2 tells them.
 * Systems Manager: the parameters by which EKS' images are found.
 * Pricing: two types.
+* Application Recovery Controller: the shifts of one cluster, which is the only resource that is registered.
 * Throttling and broken answers, as many as a test asks for by POST /control, and how often each call was made, by
   GET /control.
 """
@@ -47,6 +48,27 @@ PARAMETERS = {
     "/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/"
     f"{image['architecture']}/standard/recommended/image_id": image["ami_id"]
     for image in IMAGES
+}
+SHIFTED = f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/c"
+SHIFTS = {
+    "arn": SHIFTED,
+    "appliedWeights": {},
+    "zonalShifts": [
+        {
+            "appliedStatus": status,
+            "awayFrom": zone,
+            "comment": "drill",
+            "expiryTime": 1798761600,
+            "resourceIdentifier": SHIFTED,
+            "startTime": 1798718400,
+            "zonalShiftId": f"shift-{zone}",
+        }
+        for zone, status in [("use1-az1", "APPLIED"), ("use1-az2", "NOT_APPLIED")]
+    ],
+    "autoshifts": [
+        {"appliedStatus": status, "awayFrom": zone, "startTime": 1798718400}
+        for zone, status in [("use1-az3", "APPLIED"), ("use1-az4", "NOT_APPLIED")]
+    ],
 }
 RESERVATIONS = """
 <item><capacityReservationId>cr-1</capacityReservationId><ownerId>123456789012</ownerId><instanceType>m5.large</instanceType>
@@ -136,6 +158,13 @@ def products(request):
     return 200, "application/x-amz-json-1.1", json.dumps(answer).encode()
 
 
+def managed_resource(arn):
+    if arn == SHIFTED:
+        return 200, "application/json", json.dumps(SHIFTS).encode()
+    error = {"__type": "AccessDeniedException", "message": f"Resource {arn} is not a managed resource"}
+    return 403, "application/json", json.dumps(error).encode()
+
+
 def page(body, size, token):
     """Of an answer of EC2 with a set of items, a page."""
     answer = xml.fromstring(body)
@@ -187,6 +216,8 @@ class Front:
         if action in FIXED:
             name, items = FIXED[action]
             return ec2_answer(action, f"<{name}>{items}</{name}>")
+        if environ["PATH_INFO"].startswith("/managedresources/"):
+            return managed_resource(environ["PATH_INFO"].split("/", 2)[2])
         if target.startswith("AWSPriceListService."):
             return products(json.loads(body))
         return None

@@ -23,8 +23,15 @@ use crate::test::sources::rust_files;
 use sources::Sources;
 
 /// The crates that are worth it. What credentials need of the others is most of them.
-const TRIMMED: [&str; 6] =
-    ["aws-sdk-ec2", "aws-sdk-eks", "aws-sdk-iam", "aws-sdk-pricing", "aws-sdk-sqs", "aws-sdk-ssm"];
+const TRIMMED: [&str; 7] = [
+    "aws-sdk-arczonalshift",
+    "aws-sdk-ec2",
+    "aws-sdk-eks",
+    "aws-sdk-iam",
+    "aws-sdk-pricing",
+    "aws-sdk-sqs",
+    "aws-sdk-ssm",
+];
 /// The only crate that calls them.
 const ADAPTER: &str = "cloudprovider-aws-sdk";
 /// Its feature that takes the SDK in.

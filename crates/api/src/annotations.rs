@@ -48,6 +48,9 @@ pub const DEVICES: &str = "dovetail.sh/devices";
 /// On a NodeClaim that takes part in a disruption command: what the command is. Ours; Karpenter keeps commands in
 /// memory.
 pub const DISRUPTION_COMMAND: &str = "dovetail.sh/disruption-command";
+/// On a NodeClaim, written before it is deleted: when the cloud takes its machine back, RFC 3339. Until shortly before,
+/// the drain waits for what takes its place. Ours; Karpenter drains at once.
+pub const INTERRUPTION_TIME: &str = "dovetail.sh/interruption-time";
 /// On a NodePool: what becomes of its machines that are past their time, `Forceful` or `Graceful`. Ours; Karpenter
 /// deletes them.
 pub const EXPIRATION_POLICY: &str = "dovetail.sh/expiration-policy";

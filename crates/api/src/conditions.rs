@@ -153,6 +153,8 @@ pub mod node_claim {
     pub const DRA_DRIVER_POOLS_NOT_PUBLISHED: &str = "DRADriverPoolsNotPublished";
     /// Reason of [`DRAINED`] that is unknown.
     pub const DRAINING: &str = "Draining";
+    /// Reason of [`DRAINED`] that is unknown: the machines that take its pods are not ready yet.
+    pub const AWAITING_REPLACEMENTS: &str = "AwaitingReplacements";
     /// Reason of [`CLAIMS_RELEASED`] that is unknown.
     pub const AWAITING_CLAIM_RELEASE: &str = "AwaitingClaimRelease";
     /// Reason of [`VOLUMES_DETACHED`] that is unknown.

@@ -18,7 +18,7 @@ use cloudprovider_aws::service::{ConnectError, Connector, Services, Sqs};
 
 use crate::ec2::Ec2Client;
 use crate::iam::IamClient;
-use crate::others::{EksClient, SqsClient, SsmClient, StsClient};
+use crate::others::{EksClient, SqsClient, SsmClient, StsClient, ZonalShiftClient};
 use crate::pricing::PricingClient;
 
 /// How often a call is made before it has failed. Between tries the SDK waits for a random time that doubles, and it
@@ -51,6 +51,7 @@ impl Connector for Sdk {
             eks: Arc::new(EksClient::new(&config)),
             pricing: Arc::new(PricingClient::new(&in_region(&config, pricing_region(&region)), &region)),
             sts: Arc::new(StsClient::new(&config)),
+            zonal_shifts: Arc::new(ZonalShiftClient::new(&config)),
             interruption_queue,
             region,
         })

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use aws_config::SdkConfig;
-use cloudprovider_aws::service::{ClusterDescription, Eks, Error, Message, Sqs, Ssm, Sts};
+use aws_sdk_arczonalshift::types::{AppliedStatus, AutoshiftAppliedStatus};
+use cloudprovider_aws::service::{ClusterDescription, Eks, Error, Message, Sqs, Ssm, Sts, ZonalShift, ZonalShifts};
+use model::Timestamp;
 
 use crate::fault::{fault, incomplete};
 
@@ -87,6 +89,7 @@ impl Eks for EksClient {
         let network = cluster.kubernetes_network_config();
         let text = |text: Option<&str>| text.filter(|it| !it.is_empty()).map(str::to_owned);
         Ok(ClusterDescription {
+            arn: text(cluster.arn()),
             endpoint: text(cluster.endpoint()).ok_or_else(|| incomplete(CALL, "endpoint"))?,
             version: text(cluster.version()).ok_or_else(|| incomplete(CALL, "version"))?,
             service_ipv4_cidr: network.and_then(|network| text(network.service_ipv4_cidr())),
@@ -111,5 +114,32 @@ impl Sts for StsClient {
         const CALL: &str = "sts:GetCallerIdentity";
         let answer = self.0.get_caller_identity().send().await.map_err(|error| fault(CALL, &error))?;
         answer.account().map(str::to_owned).ok_or_else(|| incomplete(CALL, "account"))
+    }
+}
+
+/// Application Recovery Controller by the SDK.
+#[derive(Debug)]
+pub(crate) struct ZonalShiftClient(aws_sdk_arczonalshift::Client);
+
+impl ZonalShiftClient {
+    pub(crate) fn new(config: &SdkConfig) -> Self {
+        Self(aws_sdk_arczonalshift::Client::new(config))
+    }
+}
+
+#[async_trait]
+impl ZonalShifts for ZonalShiftClient {
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, Error> {
+        const CALL: &str = "arc-zonal-shift:GetManagedResource";
+        let call = self.0.get_managed_resource().resource_identifier(arn);
+        let answer = call.send().await.map_err(|error| fault(CALL, &error))?;
+        let of_users = answer.zonal_shifts().iter().filter(|it| *it.applied_status() == AppliedStatus::Applied);
+        let of_users = of_users.map(|it| ZonalShift {
+            zone_id: it.away_from().to_owned(),
+            ends_at: it.expiry_time().to_millis().ok().map(Timestamp),
+        });
+        let of_aws = answer.autoshifts().iter().filter(|it| *it.applied_status() == AutoshiftAppliedStatus::Applied);
+        let of_aws = of_aws.map(|it| ZonalShift { zone_id: it.away_from().to_owned(), ends_at: None });
+        Ok(of_users.chain(of_aws).collect())
     }
 }

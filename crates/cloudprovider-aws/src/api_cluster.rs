@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::NodeClaim;
+use api::{NodeClaim, NodePool};
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -32,6 +32,7 @@ const KEY: &str = "document";
 pub struct ApiCluster {
     namespace: String,
     classes: Api<DynamicObject>,
+    pools: Api<DynamicObject>,
     claims: Api<DynamicObject>,
     nodes: Api<DynamicObject>,
     config_maps: Api<ConfigMap>,
@@ -59,6 +60,7 @@ impl ApiCluster {
         Self {
             namespace: namespace.to_owned(),
             classes: Api::all_with(client.clone(), &classes),
+            pools: Api::all_with(client.clone(), &ApiResource::erase::<NodePool>(&())),
             claims: Api::all_with(client.clone(), &ApiResource::erase::<NodeClaim>(&())),
             nodes: Api::all_with(client.clone(), &ApiResource::erase::<Node>(&())),
             config_maps: Api::namespaced(client, namespace),
@@ -186,6 +188,13 @@ impl Cluster for ApiCluster {
             Part::Status => call(self.classes.patch_status(name, &params, &patch)).await,
         };
         value(&what, &answer.map_err(|cause| failure(&what, cause))?)
+    }
+
+    async fn node_pools(&self) -> Result<Vec<NodePool>, Failure> {
+        let what = format!("list {}", NodePool::kind(&()));
+        let objects = pages(&what, &self.pools, ListParams::default()).await?;
+        let read = |object: &DynamicObject| value(&what, object).map(|object| serde_json::from_value(object).ok());
+        Ok(objects.iter().map(read).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     async fn node_claims(&self) -> Result<Vec<NodeClaim>, Failure> {

@@ -3,6 +3,7 @@
 
 pub(crate) mod interruptions;
 mod reservations;
+pub(crate) mod zonal_shift;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use self::interruptions::Watch;
+use self::zonal_shift::ShiftWatch;
 use crate::discovery::findings::MinorVersion;
 use crate::kubernetes_version::{KubernetesVersion, VersionSource};
 use crate::provider::cluster::{Cluster, Failure};
@@ -86,6 +88,8 @@ pub struct Background {
     pub pricing: Option<Arc<dyn Pricing>>,
     /// What watches for machines that will not last.
     pub(crate) watch: Watch,
+    /// What watches for zones that traffic is shifted away from, if it is to.
+    pub(crate) shifts: Option<ShiftWatch>,
     /// The time.
     pub clock: Clock,
     /// Another number in every process.
@@ -105,6 +109,14 @@ impl Background {
             () = stop => {}
             () = self.work() => {}
             () = self.watch.run() => {}
+            () = self.watch_shifts() => {}
+        }
+    }
+
+    async fn watch_shifts(&self) {
+        match &self.shifts {
+            Some(shifts) => shifts.run().await,
+            None => std::future::pending().await,
         }
     }
 

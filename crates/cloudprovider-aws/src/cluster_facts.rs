@@ -17,6 +17,8 @@ pub(crate) struct Facts {
     pub(crate) cluster: user_data::Cluster,
     /// The version of Kubernetes.
     pub(crate) kubernetes: MinorVersion,
+    /// The cluster's ARN, if EKS tells it.
+    pub(crate) arn: Option<String>,
 }
 
 /// What EKS and the API server say.
@@ -54,6 +56,7 @@ impl Facts {
         let version = version.map_err(Unknown::Version)?;
         let kubernetes =
             MinorVersion::parse(&version).ok_or_else(|| Unknown::Version(format!("{version:?} is none")))?;
+        let arn = eks.as_ref().ok().and_then(|it| it.arn.clone());
         let service_cidr = eks.ok().and_then(|it| it.service_ipv4_cidr.or(it.service_ipv6_cidr));
         let ca_bundle = options.cluster_ca_bundle.clone().or_else(|| ca_bundle(&certificates));
         let cluster = user_data::Cluster {
@@ -63,7 +66,7 @@ impl Facts {
             dns_ip: service_cidr.as_deref().and_then(dns_ip),
             service_cidr,
         };
-        Ok(Self { cluster, kubernetes })
+        Ok(Self { cluster, kubernetes, arn })
     }
 }
 
@@ -116,6 +119,7 @@ mod tests {
 
     fn description() -> ClusterDescription {
         ClusterDescription {
+            arn: Some("arn:aws:eks:us-east-1:123456789012:cluster/c".to_owned()),
             endpoint: "https://c.eks.amazonaws.com".to_owned(),
             version: "1.32".to_owned(),
             service_ipv4_cidr: Some("10.100.0.0/16".to_owned()),
@@ -137,6 +141,7 @@ mod tests {
     fn eks_and_the_api_server_say_what_the_options_do_not() {
         let facts = Facts::new(&options(&[]), told(Ok(description()))).unwrap();
         assert_eq!((&*facts.cluster.name, &*facts.cluster.endpoint), ("c", "https://c.eks.amazonaws.com"));
+        assert_eq!(facts.arn.as_deref(), Some("arn:aws:eks:us-east-1:123456789012:cluster/c"));
         assert_eq!(facts.kubernetes, MinorVersion(33));
         assert_eq!(facts.cluster.service_cidr.as_deref(), Some("10.100.0.0/16"));
         assert_eq!(facts.cluster.dns_ip, Some("10.100.0.10".parse().unwrap()));

@@ -1,11 +1,15 @@
 //! What AWS tells of machines that will not last: messages that EventBridge puts into a queue.
 //!
 //! `pkg/controllers/interruption/messages` of karpenter-provider-aws 1.15: the same sources and kinds, by source and
-//! `detail-type` of the envelope.
+//! `detail-type` of the envelope. When a machine ends is ours.
 
-use model::Timestamp;
+use k8s_openapi::jiff;
+use model::{DurationMs, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
+
+/// From the warning to the end of a machine that is taken back.
+const NOTICE: DurationMs = DurationMs::from_seconds(120);
 
 /// What happens to machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub struct Interruption {
     pub machines: Vec<String>,
     /// When it was told, if the message says so.
     pub at: Option<Timestamp>,
+    /// When it happens, if that is known and there is time until then.
+    pub due_at: Option<Timestamp>,
 }
 
 /// A message that is none of EventBridge's, or lacks what its kind must have.
@@ -103,8 +109,25 @@ impl Interruption {
         if machines.iter().all(String::is_empty) {
             return Err(Unreadable(format!("{:?} names no machine", envelope.detail_type)));
         }
-        Ok(Some(Self { kind, machines, at: Timestamp::parse(&envelope.time).ok() }))
+        let at = Timestamp::parse(&envelope.time).ok();
+        let after_notice = || at.map(|at| at.saturating_add(NOTICE));
+        let due_at = match kind {
+            Kind::SpotInterrupted => after_notice(),
+            Kind::ReservationInterrupted => {
+                Timestamp::parse(envelope.text("/instance-termination-time")).ok().or_else(after_notice)
+            }
+            Kind::ScheduledChange => date(envelope.text("/startTime")),
+            // The one is a guess without a time, and the others have happened.
+            Kind::RebalanceRecommended | Kind::Stopped | Kind::Terminated => None,
+        };
+        Ok(Some(Self { kind, machines, at, due_at }))
     }
+}
+
+/// Reads a time as AWS Health writes it: `Fri, 27 Jan 2023 06:02:51 GMT`.
+fn date(text: &str) -> Option<Timestamp> {
+    let zoned = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(Timestamp(zoned.timestamp().as_millisecond()))
 }
 
 impl Envelope {
@@ -161,6 +184,36 @@ mod tests {
         assert_eq!(change("EC2", "scheduledChange"), Ok(Some((Kind::ScheduledChange, both))));
         assert_eq!((change("EC2", "issue"), change("S3", "scheduledChange")), (Ok(None), Ok(None)));
         assert_eq!(read("aws.s3", "Object Created", json!({})), Ok(None));
+    }
+
+    #[test]
+    fn a_message_says_when_the_machine_ends_where_there_is_time_until_then() {
+        let due_at = |source: &str, detail_type: &str, more: Value| {
+            let mut detail = json!({"instance-id": "i-1"});
+            detail.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            let body = json!({
+                "source": source, "detail-type": detail_type, "time": "2026-01-01T00:00:00Z", "detail": detail,
+            });
+            Interruption::read(&body.to_string()).unwrap().unwrap().due_at.map(|it| it.to_string())
+        };
+        let of_ec2 = |what: &str, more: Value| due_at("aws.ec2", &format!("EC2 {what}"), more);
+        let of_health = |start: &str| {
+            let detail = json!({
+                "service": "EC2", "eventTypeCategory": "scheduledChange", "startTime": start,
+                "affectedEntities": [{"entityValue": "i-1"}],
+            });
+            due_at("aws.health", "AWS Health Event", detail)
+        };
+        let two_minutes = Some("2026-01-01T00:02:00Z".to_owned());
+        assert_eq!(of_ec2("Spot Instance Interruption Warning", json!({})), two_minutes);
+        let of_reservation = "Capacity Reservation Instance Interruption Warning";
+        assert_eq!(of_ec2(of_reservation, json!({})), two_minutes);
+        let ends = json!({"instance-termination-time": "2026-01-01T00:01:30Z"});
+        assert_eq!(of_ec2(of_reservation, ends), Some("2026-01-01T00:01:30Z".to_owned()));
+        assert_eq!(of_ec2("Instance Rebalance Recommendation", json!({})), None);
+        assert_eq!(of_ec2("Instance State-change Notification", json!({"state": "stopping"})), None);
+        assert_eq!(of_health("Fri, 27 Jan 2023 06:02:51 GMT"), Some("2023-01-27T06:02:51Z".to_owned()));
+        assert_eq!(of_health("soon"), None);
     }
 
     #[test]

@@ -40,9 +40,9 @@ use crate::pricing::Prices;
 use crate::service::ec2::{
     CapacityReservation, ExistingTemplate, Image, PlacementGroup, SecurityGroup, Subnet, TypeInZone,
 };
-use crate::service::{ClusterDescription, Error, InstanceProfile, Kind, Message};
+use crate::service::{ClusterDescription, Error, InstanceProfile, Kind, Message, ZonalShift};
 
-pub use self::controls::{REGION, VirtualClock, sample};
+pub use self::controls::{REGION, VirtualClock, arn_of, sample};
 pub use self::faults::{CallFault, Faults, Lag};
 pub use self::fuse::Fuse;
 #[cfg(feature = "provider")]
@@ -117,6 +117,8 @@ struct State {
     parameters: BTreeMap<String, String>,
     clusters: BTreeMap<String, ClusterDescription>,
     messages: VecDeque<Message>,
+    /// None while the cluster is not registered for zonal shifts.
+    zonal_shifts: Option<Vec<ZonalShift>>,
     account: String,
     buckets: Buckets,
     faults: Option<Box<dyn Faults>>,

@@ -13,10 +13,12 @@ use tracing::{info, warn};
 use crate::api_cluster::ApiCluster;
 use crate::background::Background;
 use crate::background::interruptions::Watch;
+use crate::background::zonal_shift::ShiftWatch;
 use crate::cluster_facts::{Facts, Told};
 use crate::kubernetes_version::{KubernetesVersion, OfEks, VersionSource};
 use crate::options::Options;
 use crate::provider::Ec2CloudProvider;
+use crate::provider::cluster::Cluster;
 use crate::provider::offerings::Offerings;
 use crate::reconcile::{NodeClassReconciler, Settings};
 use crate::service::{Connector, Services};
@@ -90,6 +92,10 @@ impl ProviderPlugin for AwsPlugin {
         setup.metrics.sub_registry_with_prefix("karpenter").register_collector(offerings);
         let unusable = |error| BuildError::new(format!("EC2 of region {} cannot be used", services.region), error);
         provider.probe().await.map_err(unusable)?;
+        let shifts = match options.zonal_shift {
+            true => Some(watch_shifts(&provider, &services, facts.arn.clone(), Arc::clone(&objects) as _).await?),
+            false => None,
+        };
         let reconciler = NodeClassReconciler::new(reconcile::Setup {
             provider: provider.clone(),
             ec2: Arc::clone(&services.ec2),
@@ -108,6 +114,7 @@ impl ProviderPlugin for AwsPlugin {
         });
         let background = Background {
             provider: provider.clone(),
+            shifts,
             reconciler,
             objects: Arc::clone(&objects) as _,
             watch: Watch {
@@ -126,6 +133,21 @@ impl ProviderPlugin for AwsPlugin {
         let background = Box::new(move |stop| background.run(stop).boxed());
         Ok(Provider { cloud: Arc::new(provider), background: Some(background) })
     }
+}
+
+/// What watches for zonal shifts, with those that there are now: nothing is to be launched before they are known.
+async fn watch_shifts(
+    provider: &Ec2CloudProvider,
+    services: &Services,
+    cluster_arn: Option<String>,
+    objects: Arc<dyn Cluster>,
+) -> Result<ShiftWatch, BuildError> {
+    let what = || "--enable-zonal-shift".to_owned();
+    let cluster_arn = cluster_arn.ok_or_else(|| BuildError::new(what(), "EKS does not tell the cluster's ARN"))?;
+    let shifts = Arc::clone(&services.zonal_shifts);
+    let found = shifts.get_managed_resource(&cluster_arn).await.map_err(|error| BuildError::new(what(), error))?;
+    provider.take_zonal_shifts(found);
+    Ok(ShiftWatch { provider: provider.clone(), shifts, cluster_arn, objects })
 }
 
 /// The API server, of its own version.

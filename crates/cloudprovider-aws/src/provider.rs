@@ -50,7 +50,7 @@ use crate::fleet_answer::{Outcome, evidence};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
 use crate::launch::batch::{Claim, Wanted};
 use crate::launch::fleet::Choice;
-use crate::launch::resolve::{LaunchInput, asked, resolve};
+use crate::launch::resolve::{LaunchInput, asked, asked_partition, resolve};
 use crate::node_class::kubelet::{Expressions, Kubelet};
 use crate::node_class::{NodeClass, decode};
 use crate::provider_id::MachineId;
@@ -260,6 +260,8 @@ impl Ec2CloudProvider {
             options: inner.machines,
             images: class.status.amis.clone(),
             subnet_zones: Inputs::subnet_zones(class),
+            placement_group: ready.placement_group.clone(),
+            shifted_zones: inner.market.shifted_zones(),
             reservations: Inputs::reservations(class, &left),
             ledger: of_ledger,
             learned: of_learned,
@@ -313,6 +315,7 @@ impl Ec2CloudProvider {
         let types = self.types(ready).await?;
         let subnets = self.inner.market.subnets(&ready.class.status.subnets).await?;
         let (ledger, _) = self.inner.market.ledger();
+        let shifted = self.inner.market.shifted_zone_names();
         let now = self.now();
         resolve(&LaunchInput {
             claim: request.claim,
@@ -321,9 +324,9 @@ impl Ec2CloudProvider {
             cluster: &self.inner.cluster,
             types: request.instance_types.unwrap_or(&types.types),
             choice: if request.instance_types.is_some() { Choice::ByPriority } else { Choice::ByPrice },
-            placement_group: ready.placement_group.as_ref().map(|group| &*group.id),
+            placement_group: ready.placement_group.as_ref(),
             subnets: &subnets,
-            is_out: &|key| ledger.is_out(key, now),
+            is_out: &|key| ledger.is_out(key, now) || shifted.contains(&key.zone),
         })
     }
 
@@ -341,7 +344,15 @@ impl Ec2CloudProvider {
             }
             None => return Err(Error::Transient("its batch has forgotten the nodeclaim".to_owned())),
         };
-        let machine = as_launched(answered, launched);
+        let mut machine = as_launched(answered, launched);
+        let (requirements, _) = asked(request.claim)?;
+        if let Some(group) = ready.placement_group.as_ref().filter(|group| !group.partition_names().is_empty()) {
+            machine.placement_group_id = Some(group.id.clone());
+            machine.partition = match asked_partition(&requirements, group) {
+                Some(partition) => Some(partition),
+                None => Some(self.partition_of(&launched.id, &launched.zone).await?),
+            };
+        }
         let of_class = self.types(ready).await?;
         let types = request.instance_types.unwrap_or(&of_class.types);
         let instance_type = find(types, &machine.instance_type);
@@ -349,13 +360,22 @@ impl Ec2CloudProvider {
             Owner { token: Some(request.token.clone()), claim: request.claim.metadata.name.as_deref().map(Into::into) };
         let mut made = instance(&machine, owner, instance_type);
         if let Some(instance_type) = instance_type {
-            let (requirements, _) = asked(request.claim)?;
             made.labels =
                 requirements.resolve_labels(instance_type, &instances::offering_of(&machine, Some(instance_type)));
             made.labels.extend(instances::of_launch(&machine));
         }
         made.annotations = self.annotations(ready);
         Ok(made)
+    }
+
+    /// The partition that EC2 has chosen for a machine. Its Node is not to come before that is known, or pods would be
+    /// spread by a label that it lacks.
+    ///
+    /// Differs: `partition-at-launch`. Karpenter takes the machine for launched, and keeps its Node from registering.
+    async fn partition_of(&self, id: &str, zone: &str) -> Result<i32, Error> {
+        let machine = MachineId { zone: zone.to_owned(), instance: id.to_owned() };
+        let not_yet = || Error::Transient(format!("EC2 does not tell yet which partition instance {id} is in"));
+        self.machine(&machine).await?.0.partition.ok_or_else(not_yet)
     }
 
     /// What a NodeClaim keeps of the node class that its machine was launched from.

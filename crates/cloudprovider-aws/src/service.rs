@@ -13,4 +13,5 @@ pub use ec2::Ec2;
 pub use error::{Error, FleetFault, Kind};
 pub use others::{
     ClusterDescription, Eks, Iam, InstanceProfile, Message, OnDemandPrice, PriceList, Pricing, Sqs, Ssm, Sts,
+    ZonalShift, ZonalShifts,
 };

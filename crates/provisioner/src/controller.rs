@@ -154,6 +154,7 @@ pub async fn run(options: Options, provider: ChosenProvider) -> anyhow::Result<(
         store: Arc::clone(&store),
         assignments: Arc::new(Assignments::default()),
         successors: Arc::default(),
+        departures: Arc::default(),
         catalogues: Arc::new(Catalogues::default()),
         held_devices,
         overlays: Arc::new(Overlays::default()),

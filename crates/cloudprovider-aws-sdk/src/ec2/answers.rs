@@ -7,7 +7,7 @@ use cloudprovider_aws::node_class::spec::{InstanceMatchCriteria, Tags};
 use cloudprovider_aws::node_class::status::ReservationType;
 use cloudprovider_aws::service::ec2::{
     CapacityReservation, ExistingTemplate, FleetAnswer, FleetError, FleetMachines, Image, Machine, MachineState,
-    MachineStatus, PlacementGroup, SecurityGroup, SpotPrice, Subnet, TypeInZone,
+    MachineStatus, PlacementGroup, PlannedEvent, SecurityGroup, SpotPrice, Subnet, TypeInZone,
 };
 use model::{PriceNanoUsdPerHour, Timestamp};
 
@@ -104,12 +104,16 @@ pub(super) fn machine_status(status: &types::InstanceStatus) -> Option<MachineSt
         let description = event.description().unwrap_or_default();
         !OVER.iter().any(|word| description.starts_with(word))
     };
-    let events = status.events().iter().filter(is_ahead).filter_map(|event| event.code());
+    let planned = |event: &types::InstanceStatusEvent| {
+        let code = event.code()?.as_str().to_owned();
+        Some(PlannedEvent { code, not_before: event.not_before().and_then(timestamp) })
+    };
+    let events = status.events().iter().filter(is_ahead).filter_map(planned);
     let found = MachineStatus {
         id: owned(status.instance_id())?,
         instance_impaired_since: status.instance_status().and_then(impaired_since),
         system_impaired_since: status.system_status().and_then(impaired_since),
-        events: events.map(|code| code.as_str().to_owned()).collect(),
+        events: events.collect(),
     };
     let is_faulty = found.instance_impaired_since.is_some() || found.system_impaired_since.is_some();
     (is_faulty || !found.events.is_empty()).then_some(found)

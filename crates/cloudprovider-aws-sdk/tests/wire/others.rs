@@ -66,8 +66,19 @@ async fn eks_tells_of_a_cluster() {
     let eks = services().await.eks;
     let cluster = eks.describe_cluster("c").await.unwrap();
     assert_eq!((&*cluster.version, cluster.service_ipv4_cidr.as_deref()), ("1.33", Some("10.100.0.0/16")));
+    assert!(cluster.arn.is_some_and(|arn| arn.ends_with(":cluster/c")));
     assert!(cluster.endpoint.starts_with("https://"), "{}", cluster.endpoint);
     assert_eq!(eks.describe_cluster("other").await.unwrap_err().kind, Kind::NotFound);
+}
+
+#[tokio::test]
+async fn zonal_shifts_are_those_that_are_applied_whoever_began_them() {
+    let shifts = services().await.zonal_shifts;
+    let found = shifts.get_managed_resource("arn:aws:eks:us-east-1:123456789012:cluster/c").await.unwrap();
+    let found: Vec<_> = found.iter().map(|it| (&*it.zone_id, it.ends_at.map(|at| at.0))).collect();
+    assert_eq!(found, [("use1-az1", Some(1_798_761_600_000)), ("use1-az3", None)]);
+    let error = shifts.get_managed_resource("arn:aws:eks:us-east-1:123456789012:cluster/other").await.unwrap_err();
+    assert_eq!((error.call, error.kind), ("arc-zonal-shift:GetManagedResource", Kind::Unauthorized));
 }
 
 #[tokio::test]

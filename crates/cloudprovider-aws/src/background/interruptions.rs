@@ -35,8 +35,9 @@ const EVENTS: [&str; 5] =
 /// Whether a machine's pods can still be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// They can, as on any deletion.
-    Drained,
+    /// They can, as on any deletion. Where it is known when the machine ends, the machines that take them come first as
+    /// far as time allows; that is the controller's business.
+    Drained(Option<Timestamp>),
     /// The machine does not work: nobody waits for its pods.
     AtOnce,
 }
@@ -140,7 +141,9 @@ impl Watch {
                 | Kind::ReservationInterrupted
                 | Kind::ScheduledChange
                 | Kind::Stopped
-                | Kind::Terminated => self.end(claim, interruption.kind.as_str(), Ending::Drained).await?,
+                | Kind::Terminated => {
+                    self.end(claim, interruption.kind.as_str(), Ending::Drained(interruption.due_at)).await?;
+                }
             }
         }
         Ok(())
@@ -173,9 +176,12 @@ impl Watch {
         }
         info!(node_claim = claim.metadata.name, reason, "a machine will not last, giving it up");
         self.tell(claim, events::GIVEN_UP);
-        if ending == Ending::AtOnce {
-            let now = (self.clock)().to_string();
-            self.objects.annotate(claim, &[(annotations::NODECLAIM_TERMINATION_TIMESTAMP, now)]).await?;
+        let note = match ending {
+            Ending::AtOnce => Some((annotations::NODECLAIM_TERMINATION_TIMESTAMP, (self.clock)())),
+            Ending::Drained(ends_at) => ends_at.map(|ends_at| (annotations::INTERRUPTION_TIME, ends_at)),
+        };
+        if let Some((key, at)) = note {
+            self.objects.annotate(claim, &[(key, at.to_string())]).await?;
         }
         self.objects.delete_claim(claim).await
     }
@@ -203,8 +209,9 @@ fn verdict(status: &MachineStatus, now: Timestamp) -> Option<(&'static str, Endi
     if is_late(status.system_impaired_since) {
         return Some(("system_status", Ending::AtOnce));
     }
-    let is_planned = status.events.iter().any(|event| EVENTS.contains(&event.as_str()));
-    is_planned.then_some(("event_status", Ending::Drained))
+    let ends = status.events.iter().filter(|event| EVENTS.contains(&event.code.as_str()));
+    let first = ends.map(|event| event.not_before).min_by_key(|at| at.unwrap_or_default())?;
+    Some(("event_status", Ending::Drained(first)))
 }
 
 /// Why nothing was learnt.

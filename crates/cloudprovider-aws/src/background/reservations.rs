@@ -4,10 +4,10 @@
 //! Differs: `demotion-removes-all-labels`. Karpenter leaves the label that says whether the reservation can be
 //! interrupted.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use api::{NodeClaim, labels as kubernetes};
-use model::DurationMs;
+use model::{DurationMs, Timestamp};
 use serde_json::Value;
 use tracing::info;
 
@@ -17,6 +17,8 @@ use crate::node_class::status::{CapacityReservation, ReservationState};
 
 /// Why machines are given up, in the log.
 const BLOCK_ENDS: &str = "capacity_block_expiring";
+/// How long before the end of a capacity block EC2 begins to end its machines.
+const TAKEN_BEFORE: DurationMs = DurationMs::from_seconds(30 * 60);
 /// A machine's reservation may not be told of for so long after its launch.
 const SETTLED: DurationMs = DurationMs::from_seconds(5 * 60);
 /// The labels of a machine that is in no reservation any more.
@@ -38,8 +40,10 @@ impl Watch {
         }
         let expiring = expiring(&self.objects.node_classes().await?);
         for claim in reserved.values() {
-            if label(claim, labels::CAPACITY_RESERVATION_ID).is_some_and(|id| expiring.contains(id)) {
-                self.end(claim, BLOCK_ENDS, Ending::Drained).await?;
+            let ends_at = label(claim, labels::CAPACITY_RESERVATION_ID).and_then(|id| expiring.get(id));
+            if let Some(ends_at) = ends_at {
+                let taken_at = ends_at.map(|ends_at| ends_at.saturating_sub(TAKEN_BEFORE));
+                self.end(claim, BLOCK_ENDS, Ending::Drained(taken_at)).await?;
             }
         }
         let machines = self.ec2.describe_instances(&self.provider.all_machines()).await?;
@@ -67,11 +71,12 @@ fn is_reserved(claim: &NodeClaim) -> bool {
         && label(claim, kubernetes::CAPACITY_TYPE) == Some(kubernetes::CAPACITY_TYPE_RESERVED)
 }
 
-/// The reservations that node classes say are about to end.
-fn expiring(classes: &[Value]) -> BTreeSet<String> {
+/// The reservations that node classes say are about to end, and when.
+fn expiring(classes: &[Value]) -> BTreeMap<String, Option<Timestamp>> {
     let all = classes.iter().filter_map(|class| class.pointer("/status/capacityReservations")?.as_array()).flatten();
     let read = all.filter_map(|it| serde_json::from_value::<CapacityReservation>(it.clone()).ok());
-    read.filter(|it| it.state == ReservationState::Expiring).map(|it| it.id).collect()
+    let expiring = read.filter(|it| it.state == ReservationState::Expiring);
+    expiring.map(|it| (it.id, it.end_time.map(|at| Timestamp(at.0.as_millisecond())))).collect()
 }
 
 #[cfg(test)]
@@ -82,14 +87,20 @@ mod tests {
 
     #[test]
     fn reservations_expire_that_a_node_class_says_of_and_what_cannot_be_read_says_nothing() {
-        let reservation = |id: &str, state: &str| {
+        let reservation = |id: &str, state: &str, ends: Option<&str>| {
             json!({
                 "id": id, "state": state, "availabilityZone": "a", "instanceMatchCriteria": "targeted",
                 "instanceType": "p5.48xlarge", "ownerID": "123456789012", "reservationType": "capacity-block",
+                "endTime": ends,
             })
         };
-        let all = json!([reservation("cr-1", "expiring"), reservation("cr-2", "active"), {"id": "cr-3"}]);
+        let ends = "2026-01-01T11:30:00Z";
+        let all = json!([
+            reservation("cr-1", "expiring", Some(ends)), reservation("cr-2", "active", Some(ends)), {"id": "cr-3"},
+            reservation("cr-4", "expiring", None),
+        ]);
         let classes = [json!({"status": {"capacityReservations": all}}), json!({})];
-        assert_eq!(expiring(&classes), BTreeSet::from(["cr-1".to_owned()]));
+        let expected = [("cr-1".to_owned(), Timestamp::parse(ends).ok()), ("cr-4".to_owned(), None)];
+        assert_eq!(expiring(&classes), BTreeMap::from(expected));
     }
 }

@@ -123,10 +123,10 @@ impl Launches {
 
     fn zone(&self, name: String) -> Zone {
         match &self.zones {
-            None => Zone { name, id: None, has_subnet: true },
+            None => Zone { name, id: None, has_subnet: true, is_shifted: false },
             Some(zones) => {
                 let subnet = zones.get(&name);
-                Zone { id: subnet.cloned().flatten(), has_subnet: subnet.is_some(), name }
+                Zone { id: subnet.cloned().flatten(), has_subnet: subnet.is_some(), is_shifted: false, name }
             }
         }
     }

@@ -28,6 +28,8 @@ pub struct Zone {
     pub id: Option<String>,
     /// Whether the node class has a subnet in it.
     pub has_subnet: bool,
+    /// Whether traffic is shifted away from it.
+    pub is_shifted: bool,
 }
 
 /// Machines of one type in one zone that were reserved.
@@ -100,7 +102,7 @@ impl Market<'_> {
 
     fn offering(&self, zone: &Zone, capacity_type: CapacityType, price: Option<PriceNanoUsdPerHour>) -> Offering {
         let mut offering = Offering::new(&zone.name, capacity_type, price.unwrap_or(PriceNanoUsdPerHour::ZERO));
-        offering.available = price.is_some() && zone.has_subnet;
+        offering.available = price.is_some() && zone.has_subnet && !zone.is_shifted;
         if let Some(id) = &zone.id {
             offering.labels.insert(labels::ZONE_ID.to_owned(), id.clone());
         }

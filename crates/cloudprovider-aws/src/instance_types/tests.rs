@@ -283,7 +283,7 @@ fn the_controllers_options_take_memory_and_interfaces() {
 }
 
 fn zone(name: &str, has_subnet: bool) -> Zone {
-    Zone { name: name.to_owned(), id: Some(format!("id-{name}")), has_subnet }
+    Zone { name: name.to_owned(), id: Some(format!("id-{name}")), has_subnet, is_shifted: false }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::node_class::NodeClass;
 use crate::node_class::kubelet::Kubelet;
 use crate::node_class::spec::Tags;
 use crate::node_class::status::Ami;
+use crate::service::ec2::PlacementGroup;
 use crate::user_data::{self, Boot};
 use crate::{devices, labels};
 
@@ -37,8 +38,8 @@ pub struct LaunchInput<'a> {
     pub types: &'a [Arc<InstanceType>],
     /// Whose prices EC2 chooses by.
     pub choice: Choice,
-    /// The placement group's id.
-    pub placement_group: Option<&'a str>,
+    /// The placement group.
+    pub placement_group: Option<&'a PlacementGroup>,
     /// The subnet to use in each zone.
     pub subnets: &'a BTreeMap<String, String>,
     /// Whether an offering is not to be asked for now.
@@ -84,6 +85,16 @@ pub fn asked(claim: &NodeClaim) -> Result<(LabelRequirements, ResourceList), Err
     let requests = cloudprovider::instance_type::resources_from_api(&claim.spec.resources.requests)
         .map_err(|error| invalid("resources.requests", &error))?;
     Ok((requirements, requests))
+}
+
+/// The partition of a placement group that a launch asks for: the first in byte order that is allowed, where a
+/// requirement speaks of partitions at all; else EC2 chooses.
+pub fn asked_partition(requirements: &LabelRequirements, group: &PlacementGroup) -> Option<i32> {
+    const KEY: &str = labels::PLACEMENT_GROUP_PARTITION;
+    let is_asked = requirements.keys().any(|key| key == KEY);
+    let names = group.partition_names();
+    let mut allowed = names.iter().filter(|name| is_asked && requirements.allow_value(KEY, Some(name)));
+    allowed.next()?.parse().ok()
 }
 
 /// The image for a type: the first of the status whose requirements the type meets.
@@ -240,8 +251,8 @@ fn templates(
     let tenancy = TENANCIES.into_iter().find(|it| requirements.allow_value(labels::INSTANCE_TENANCY, Some(it)));
     let placement = Placement {
         tenancy: tenancy.map(str::to_owned),
-        group_id: input.placement_group.map(str::to_owned),
-        partition: None,
+        group_id: input.placement_group.map(|group| group.id.clone()),
+        partition: input.placement_group.and_then(|group| asked_partition(requirements, group)),
     };
     let tags = machine_tags(input);
     let common = TemplateInput {

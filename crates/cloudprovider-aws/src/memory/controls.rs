@@ -15,8 +15,10 @@ use super::{Clock, Cloud, Faults, State, Tagged, error};
 use crate::instance_types::info::InstanceTypeInfo;
 use crate::node_class::spec::Tags;
 use crate::pricing::UnlistedSpot;
-use crate::service::ec2::{CapacityReservation, Image, Machine, PlacementGroup, SecurityGroup, Subnet, TypeInZone};
-use crate::service::{ClusterDescription, Error, Message};
+use crate::service::ec2::{
+    CapacityReservation, Image, Machine, PlacementGroup, PlannedEvent, SecurityGroup, Subnet, TypeInZone,
+};
+use crate::service::{ClusterDescription, Error, Message, ZonalShift};
 
 /// A clock that stands still until it is moved. Clones are the same clock.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +92,7 @@ pub fn sample(cluster: &str, clock: Clock) -> Cloud {
     }
     cloud.make_role("nodes");
     let description = ClusterDescription {
+        arn: Some(arn_of(cluster)),
         endpoint: format!("https://{cluster}.eks.amazonaws.com"),
         version: "1.33".to_owned(),
         service_ipv4_cidr: Some("10.100.0.0/16".to_owned()),
@@ -97,6 +100,11 @@ pub fn sample(cluster: &str, clock: Clock) -> Cloud {
     };
     cloud.add_cluster(cluster, description);
     cloud
+}
+
+/// The ARN of a cluster of [`sample`].
+pub fn arn_of(cluster: &str) -> String {
+    format!("arn:aws:eks:{REGION}:123456789012:cluster/{cluster}")
 }
 
 fn add<T>(things: &mut std::collections::BTreeMap<String, Tagged<T>>, id: &str, thing: T, tags: Tags) {
@@ -197,6 +205,11 @@ impl Cloud {
         self.state().clusters.insert(name.to_owned(), description);
     }
 
+    /// Shifts traffic away from zones, by their ids, and from no others.
+    pub fn shift_away_from(&self, shifts: impl IntoIterator<Item = ZonalShift>) {
+        self.state().zonal_shifts = Some(shifts.into_iter().collect());
+    }
+
     /// Sets how many machines are left of an offering that is not reserved; none says that there are enough.
     pub fn set_stock(&self, offering: &OfferingKey, left: Option<u32>) {
         self.state().set_stock(pool(offering), left);
@@ -282,10 +295,10 @@ impl Cloud {
         }
     }
 
-    /// Plans an event such as `instance-retirement` for a machine.
+    /// Plans an event such as `instance-retirement` for a machine, at an untold time.
     pub fn plan_event(&self, id: &str, code: &str) {
         if let Some(record) = self.state().machines.get_mut(id) {
-            record.events.push(code.to_owned());
+            record.events.push(PlannedEvent { code: code.to_owned(), not_before: None });
         }
     }
 

@@ -191,6 +191,10 @@ fn add(state: &mut State, request: &FleetRequest, allowed: &Allowed<'_>, now: Ti
             }
         }
     }
+    let group = template.placement.group_id.as_ref().and_then(|id| state.placement_groups.get(id));
+    // One after the other, where nobody asks for one.
+    let partitions = group.and_then(|group| group.thing.partitions).and_then(|count| u64::try_from(count).ok());
+    let chosen = partitions.filter(|count| *count > 0).and_then(|count| i32::try_from(number % count + 1).ok());
     let launched = Machine {
         id: id.clone(),
         state: MachineState::Pending,
@@ -203,7 +207,7 @@ fn add(state: &mut State, request: &FleetRequest, allowed: &Allowed<'_>, now: Ti
         is_spot: template.market == Market::Spot,
         capacity_reservation_id: reservation.map(str::to_owned),
         placement_group_id: template.placement.group_id.clone(),
-        partition: template.placement.partition,
+        partition: template.placement.partition.or(chosen),
         efa_count: template.efa_count,
         tags: request.tags.clone(),
     };

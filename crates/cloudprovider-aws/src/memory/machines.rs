@@ -3,7 +3,7 @@
 use model::{DurationMs, Timestamp};
 
 use crate::node_class::spec::Tags;
-use crate::service::ec2::{Machine, MachineState};
+use crate::service::ec2::{Machine, MachineState, PlannedEvent};
 
 /// How long a machine takes to run.
 const BOOT: DurationMs = DurationMs::from_seconds(20);
@@ -31,8 +31,8 @@ pub(super) struct Record {
     pub(super) impaired_since: Option<Timestamp>,
     /// Since when those of its host have failed.
     pub(super) host_impaired_since: Option<Timestamp>,
-    /// Codes of events that are planned for it.
-    pub(super) events: Vec<String>,
+    /// Events that are planned for it.
+    pub(super) events: Vec<PlannedEvent>,
 }
 
 /// How late a machine's launch, states and tags are told of.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::NodeClaim;
+use api::{NodeClaim, NodePool};
 use async_trait::async_trait;
 use model::Quantity;
 use serde_json::Value;
@@ -21,8 +21,11 @@ pub struct Objects {
 #[derive(Debug, Default)]
 struct State {
     classes: BTreeMap<String, Value>,
+    pools: Vec<NodePool>,
     /// By UID.
     claims: BTreeMap<String, NodeClaim>,
+    /// As they were when they were deleted, by UID.
+    deleted: BTreeMap<String, NodeClaim>,
     documents: BTreeMap<String, Document>,
     /// Memory of Nodes, by the provider ids of their machines.
     memory: BTreeMap<String, Quantity>,
@@ -59,6 +62,11 @@ impl Objects {
         self.state().classes.remove(name);
     }
 
+    /// Sets the NodePools that there are.
+    pub fn set_pools(&self, pools: Vec<NodePool>) {
+        self.state().pools = pools;
+    }
+
     /// Adds a NodeClaim, or replaces it.
     pub fn set_claim(&self, claim: NodeClaim) {
         let uid = claim.metadata.uid.clone().unwrap_or_default();
@@ -68,6 +76,11 @@ impl Objects {
     /// A NodeClaim.
     pub fn claim(&self, uid: &str) -> Option<NodeClaim> {
         self.state().claims.get(uid).cloned()
+    }
+
+    /// A NodeClaim as it was when its end was asked for.
+    pub fn deleted_claim(&self, uid: &str) -> Option<NodeClaim> {
+        self.state().deleted.get(uid).cloned()
     }
 
     /// Takes a NodeClaim away.
@@ -164,6 +177,10 @@ impl Cluster for Objects {
         Ok(self.call(|state| state.claims.values().cloned().collect()).await)
     }
 
+    async fn node_pools(&self) -> Result<Vec<NodePool>, Failure> {
+        Ok(self.call(|state| state.pools.clone()).await)
+    }
+
     async fn node_memory(&self) -> Result<BTreeMap<String, Quantity>, Failure> {
         Ok(self.call(|state| state.memory.clone()).await)
     }
@@ -200,7 +217,11 @@ impl Cluster for Objects {
     /// None has a finalizer here.
     async fn delete_claim(&self, claim: &NodeClaim) -> Result<(), Failure> {
         let uid = claim.metadata.uid.clone().unwrap_or_default();
-        self.call(|state| drop(state.claims.remove(&uid))).await;
+        self.call(|state| {
+            let removed = state.claims.remove(&uid);
+            state.deleted.extend(removed.map(|claim| (uid.clone(), claim)));
+        })
+        .await;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::catalogue;
 use crate::node_class::spec::Tags;
 use crate::service::{
     ClusterDescription, Eks, Error, Iam, InstanceProfile, Message, OnDemandPrice, PriceList, Pricing, Sqs, Ssm, Sts,
+    ZonalShift, ZonalShifts,
 };
 
 fn no_such_entity(call: &'static str, kind: &str, name: &str) -> Error {
@@ -172,5 +173,19 @@ impl Pricing for Cloud {
 impl Sts for Cloud {
     async fn account_id(&self) -> Result<String, Error> {
         self.call("sts:GetCallerIdentity", 0, |state, _| Ok(state.account.clone())).await
+    }
+}
+
+#[async_trait]
+impl ZonalShifts for Cloud {
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, Error> {
+        const CALL: &str = "arc-zonal-shift:GetManagedResource";
+        self.call(CALL, 0, |state, _| {
+            let shifts = state.zonal_shifts.clone();
+            shifts.ok_or_else(|| {
+                error(CALL, "AccessDeniedException", format!("Resource {arn} is not a managed resource"))
+            })
+        })
+        .await
     }
 }

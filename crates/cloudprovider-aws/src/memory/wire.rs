@@ -20,7 +20,9 @@ use super::content::Content;
 use crate::launch::fleet::FleetRequest;
 use crate::node_class::spec::Tags;
 use crate::service::ec2::Query;
-use crate::service::{Ec2 as _, Eks as _, Error, Iam as _, PriceList, Pricing as _, Sqs as _, Ssm as _, Sts as _};
+use crate::service::{
+    Ec2 as _, Eks as _, Error, Iam as _, PriceList, Pricing as _, Sqs as _, Ssm as _, Sts as _, ZonalShifts as _,
+};
 
 pub use self::remote::Remote;
 
@@ -84,6 +86,7 @@ enum Request {
     Cluster(String),
     Products(String, PriceList),
     Account,
+    ManagedResource(String),
 }
 
 /// Serves a cloud to other processes.
@@ -223,6 +226,7 @@ impl Request {
             Self::Cluster(name) => json_of(cloud.describe_cluster(&name).await?),
             Self::Products(region, list) => json_of(cloud.get_products(&region, list).await?),
             Self::Account => json_of(cloud.account_id().await?),
+            Self::ManagedResource(arn) => json_of(cloud.get_managed_resource(&arn).await?),
         })
     }
 }

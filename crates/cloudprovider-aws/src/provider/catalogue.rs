@@ -1,6 +1,6 @@
 //! The instance types of a node class: what EC2 sells, with prices, reservations and what has run out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloudprovider::{InstanceType, InstanceTypes};
@@ -13,10 +13,12 @@ use crate::instance_types::learned::LearnedMemory;
 use crate::instance_types::offerings::{CapacityReservation, Market, Zone};
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
 use crate::instance_types::{Resolver, efas, set_memory};
+use crate::labels;
 use crate::launch::resolve::image_of;
 use crate::ledger::Ledger;
 use crate::node_class::NodeClass;
 use crate::node_class::status::{Ami, ReservationState};
+use crate::service::ec2::PlacementGroup;
 
 /// All that the instance types of a node class are made from, but for the region.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,10 @@ pub(super) struct Inputs {
     pub(super) images: Vec<Ami>,
     /// Zones with a subnet: name and id.
     pub(super) subnet_zones: BTreeMap<String, Option<String>>,
+    /// What machines are launched into.
+    pub(super) placement_group: Option<PlacementGroup>,
+    /// Ids of the zones that traffic is shifted away from.
+    pub(super) shifted_zones: BTreeSet<String>,
     pub(super) reservations: Vec<CapacityReservation>,
     /// Tells states of the ledger apart.
     pub(super) ledger: u64,
@@ -71,10 +77,14 @@ impl Inputs {
         let mut types = Vec::new();
         for (name, zones) in region.sold.iter() {
             let Some(info) = region.types.get(name).filter(|info| info.architecture().is_some()) else { continue };
-            let zone = |zone: &String| Zone {
-                name: zone.clone(),
-                id: self.subnet_zones.get(zone).cloned().flatten(),
-                has_subnet: self.subnet_zones.contains_key(zone),
+            let zone = |zone: &String| {
+                let id = self.subnet_zones.get(zone).cloned().flatten();
+                Zone {
+                    name: zone.clone(),
+                    has_subnet: self.subnet_zones.contains_key(zone),
+                    is_shifted: id.as_ref().is_some_and(|id| self.shifted_zones.contains(id)),
+                    id,
+                }
             };
             let zones: Vec<_> = zones.iter().map(zone).collect();
             let market = Market {
@@ -87,6 +97,7 @@ impl Inputs {
             instance_type.dynamic_resources =
                 devices::dynamic_resources(info, efas(info, &self.settings), &self.settings.drivers);
             market.add_offerings(&mut instance_type, info, &self.settings);
+            self.placement_group.iter().for_each(|group| add_placement(&mut instance_type, group));
             match image_of(&self.images, &instance_type) {
                 Some(image) => {
                     let seen = learned.get(&instance_type.name, &image.id, now);
@@ -97,6 +108,17 @@ impl Inputs {
             types.push(Arc::new(instance_type));
         }
         types
+    }
+}
+
+/// The labels that a placement group gives: its id, and any of its partitions. A machine is in one of them, which its
+/// NodeClaim may ask for; so a type leaves it open.
+fn add_placement(instance_type: &mut InstanceType, group: &PlacementGroup) {
+    let open = &mut instance_type.requirements;
+    open.insert(labels::PLACEMENT_GROUP_ID.to_owned(), [group.id.clone()].into());
+    let partitions = group.partition_names();
+    if !partitions.is_empty() {
+        open.insert(labels::PLACEMENT_GROUP_PARTITION.to_owned(), partitions);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::NodeClaim;
+use api::{NodeClaim, NodePool};
 use async_trait::async_trait;
 use model::Quantity;
 use serde_json::Value;
@@ -55,6 +55,8 @@ pub trait Cluster: Send + Sync + 'static {
     /// Changes an EC2NodeClass by a merge patch, unless it has changed since it was read as `object`; gives it as it is
     /// then.
     async fn patch_class(&self, object: &Value, patch: &Value, part: Part) -> Result<Value, Failure>;
+    /// All NodePools that can be read.
+    async fn node_pools(&self) -> Result<Vec<NodePool>, Failure>;
     /// All NodeClaims that can be read.
     async fn node_claims(&self) -> Result<Vec<NodeClaim>, Failure>;
     /// Memory of Nodes, by the provider ids of their machines. One that does not tell it is left out.

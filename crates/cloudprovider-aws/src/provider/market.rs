@@ -24,7 +24,7 @@ use crate::ledger::{Entry, Ledger, Subject};
 use crate::node_class::status::{CapacityReservation, Subnet};
 use crate::pricing::{Prices, UnlistedSpot};
 use crate::service::ec2::{FleetAnswer, PlacementGroup, Query, SpotPrice};
-use crate::service::{Ec2, Kind, PriceList, Pricing};
+use crate::service::{Ec2, Kind, PriceList, Pricing, ZonalShift};
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::LaunchFailure;
 
@@ -60,6 +60,8 @@ struct State {
     zone_ids: BTreeMap<String, String>,
     reservations: BTreeMap<String, Left>,
     placement_groups: BTreeMap<Query, (Timestamp, Option<PlacementGroup>)>,
+    /// As they were told last.
+    zonal_shifts: Vec<ZonalShift>,
 }
 
 /// What is left of a reservation.
@@ -83,6 +85,7 @@ impl RegionMarket {
             zone_ids: BTreeMap::new(),
             reservations: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
+            zonal_shifts: Vec::new(),
         };
         Self { ec2, objects, clock, metrics, state: Mutex::new(state), asking: tokio::sync::Mutex::default() }
     }
@@ -224,6 +227,26 @@ impl RegionMarket {
     /// The id of a zone; empty while no subnet has told it.
     pub(super) fn zone_id(&self, zone: &str) -> String {
         self.state.lock().zone_ids.get(zone).cloned().unwrap_or_default()
+    }
+
+    /// Takes in which shifts there are now.
+    pub(super) fn take_zonal_shifts(&self, shifts: Vec<ZonalShift>) {
+        self.state.lock().zonal_shifts = shifts;
+    }
+
+    /// The ids of the zones that traffic is shifted away from.
+    pub(super) fn shifted_zones(&self) -> BTreeSet<String> {
+        let now = self.now();
+        let state = self.state.lock();
+        let lasting = state.zonal_shifts.iter().filter(|shift| shift.ends_at.is_none_or(|ends_at| now < ends_at));
+        lasting.map(|shift| shift.zone_id.clone()).collect()
+    }
+
+    /// Their names, as far as subnets have told them.
+    pub(super) fn shifted_zone_names(&self) -> BTreeSet<String> {
+        let ids = self.shifted_zones();
+        let state = self.state.lock();
+        state.zone_ids.iter().filter(|(_, id)| ids.contains(*id)).map(|(name, _)| name.clone()).collect()
     }
 
     /// What is known of a type, whether it is sold here or not.

@@ -15,6 +15,7 @@ use crate::memory::{CallFault, Cloud, Faults, Fuse, Lag, Objects, VirtualClock, 
 
 mod bad_input;
 mod launches;
+mod partitions;
 mod permissions;
 mod region;
 mod reservations;

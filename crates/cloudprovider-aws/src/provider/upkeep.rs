@@ -1,5 +1,7 @@
 //! What is asked of the provider beside launches: what it knows is kept up to date, and shown.
 
+use std::collections::BTreeSet;
+
 use api::{NodeClaim, labels as kubernetes};
 use cloudprovider::{Error, InstanceTypes};
 use model::DurationMs;
@@ -8,8 +10,8 @@ use super::Ec2CloudProvider;
 use super::instances::query;
 use crate::interruption::Kind as Interrupted;
 use crate::labels;
-use crate::service::Pricing;
 use crate::service::ec2::Query;
+use crate::service::{Pricing, ZonalShift};
 use crate::telemetry::Telemetry;
 
 impl Ec2CloudProvider {
@@ -60,6 +62,16 @@ impl Ec2CloudProvider {
             | Interrupted::Stopped
             | Interrupted::Terminated => {}
         }
+    }
+
+    /// Takes in which zonal shifts there are now.
+    pub(crate) fn take_zonal_shifts(&self, shifts: Vec<ZonalShift>) {
+        self.inner.market.take_zonal_shifts(shifts);
+    }
+
+    /// The ids of the zones that traffic is shifted away from.
+    pub(crate) fn shifted_zones(&self) -> BTreeSet<String> {
+        self.inner.market.shifted_zones()
     }
 
     /// Asks EC2 what the region sells, so that a lack of rights or of a connection is told at once.

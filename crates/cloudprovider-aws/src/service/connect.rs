@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Ec2, Eks, Error, Iam, Pricing, Sqs, Ssm, Sts};
+use super::{Ec2, Eks, Error, Iam, Pricing, Sqs, Ssm, Sts, ZonalShifts};
 use crate::options::Options;
 
 /// All services, as one account sees them in one region.
@@ -25,6 +25,8 @@ pub struct Services {
     pub pricing: Arc<dyn Pricing>,
     /// Security Token Service.
     pub sts: Arc<dyn Sts>,
+    /// Application Recovery Controller.
+    pub zonal_shifts: Arc<dyn ZonalShifts>,
     /// The queue that tells of interruptions, if the options name one.
     pub interruption_queue: Option<Arc<dyn Sqs>>,
 }

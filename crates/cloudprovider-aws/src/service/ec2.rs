@@ -1,5 +1,7 @@
 //! EC2, as far as it is called. Answers are whole: pages are the adapter's business.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use model::{PriceNanoUsdPerHour, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -107,6 +109,14 @@ pub struct PlacementGroup {
     pub strategy: String,
     /// How many partitions it has, if that is what it is for.
     pub partitions: Option<i32>,
+}
+
+impl PlacementGroup {
+    /// The names of its partitions, in byte order, which is Karpenter's; none if it is not for that.
+    pub fn partition_names(&self) -> BTreeSet<String> {
+        let count = self.partitions.filter(|_| self.strategy == "partition").unwrap_or(0);
+        (1..=count).map(|partition| partition.to_string()).collect()
+    }
 }
 
 /// That a type can be had in a zone.
@@ -231,8 +241,17 @@ pub struct MachineStatus {
     pub instance_impaired_since: Option<Timestamp>,
     /// Since when those of its host have failed.
     pub system_impaired_since: Option<Timestamp>,
-    /// Codes of events that are planned for it, such as `instance-retirement`.
-    pub events: Vec<String>,
+    /// Events that are planned for it.
+    pub events: Vec<PlannedEvent>,
+}
+
+/// Something that AWS will do to a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedEvent {
+    /// What, such as `instance-retirement`.
+    pub code: String,
+    /// When at the earliest, if that is told.
+    pub not_before: Option<Timestamp>,
 }
 
 /// A launch template that is there.

@@ -1,7 +1,7 @@
 //! The services beside EC2, as far as they are called.
 
 use async_trait::async_trait;
-use model::PriceNanoUsdPerHour;
+use model::{PriceNanoUsdPerHour, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
@@ -69,6 +69,8 @@ pub trait Sqs: Send + Sync {
 /// What EKS knows of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterDescription {
+    /// Its ARN.
+    pub arn: Option<String>,
     /// URL of the API server.
     pub endpoint: String,
     /// The version of Kubernetes, such as `1.37`.
@@ -116,4 +118,20 @@ pub trait Pricing: Send + Sync {
 pub trait Sts: Send + Sync {
     /// The account that we are in.
     async fn account_id(&self) -> Result<String, Error>;
+}
+
+/// That traffic is shifted away from a zone: by the user for a while, or by AWS for as long as it lasts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZonalShift {
+    /// The id of the zone.
+    pub zone_id: String,
+    /// When it ends; AWS does not say it of its own.
+    pub ends_at: Option<Timestamp>,
+}
+
+/// The calls of Application Recovery Controller.
+#[async_trait]
+pub trait ZonalShifts: Send + Sync {
+    /// The shifts that are applied to a resource, by its ARN.
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, Error>;
 }

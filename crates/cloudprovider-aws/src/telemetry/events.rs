@@ -1,7 +1,7 @@
 //! The events of this provider: their reasons are Karpenter's, as `pkg/controllers/interruption/events` and
 //! `pkg/controllers/nodeclass` of karpenter-provider-aws 1.15 have them.
 
-use api::NodeClaim;
+use api::{NodeClaim, NodePool};
 use cloudprovider::events::{Event, Events, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -84,4 +84,25 @@ pub(crate) fn tell_of_class(
         ..ObjectReference::default()
     };
     events.publish(Event::new(regarding, Severity::Normal, reason, text));
+}
+
+/// Traffic is shifted away from a zone of a NodePool.
+pub(crate) const ZONAL_SHIFT_ACTIVE: &str = "ZonalShiftActive";
+/// It is not any more.
+pub(crate) const ZONAL_SHIFT_CLEARED: &str = "ZonalShiftCleared";
+
+/// Tells something of a NodePool; once for each matter.
+pub(crate) fn tell_of_pool(
+    events: &dyn Events,
+    (pool, matter): (&NodePool, &str),
+    (severity, reason, text): (Severity, &'static str, String),
+) {
+    let regarding = ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some("NodePool".to_owned()),
+        name: pool.metadata.name.clone(),
+        uid: pool.metadata.uid.clone(),
+        ..ObjectReference::default()
+    };
+    events.publish(Event::new(regarding, severity, reason, text).with_dedupe(matter));
 }

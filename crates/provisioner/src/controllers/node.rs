@@ -1,6 +1,7 @@
 //! A Node is being deleted.
 //!
-//! In order: its NodeClaim is deleted too; it is tainted and taken from load balancers; its pods leave, those of DRA
+//! In order: its NodeClaim is deleted too; it is tainted and taken from load balancers; if the cloud takes it back, the
+//! machines that take its pods are waited for ([`replacements`]); its pods leave, those of DRA
 //! drivers once nobody uses their claims on it any more; its volumes are detached; its machine ends; the finalizer
 //! goes. A Node whose machine is gone already skips to the end. One without NodeClaim is drained and let go.
 
@@ -8,19 +9,21 @@ pub(crate) mod devices_in_use;
 pub(crate) mod drain;
 pub(crate) mod eviction;
 pub(crate) mod reboot;
+pub(crate) mod replacements;
 pub(crate) mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::node_claim::{
-    AWAITING_CLAIM_RELEASE, AWAITING_VOLUME_DETACHMENT, CLAIMS_RELEASED, DISRUPTION_REASON, DRAINED, DRAINING,
-    TERMINATION_GRACE_PERIOD_ELAPSED, VOLUMES_DETACHED,
+    AWAITING_CLAIM_RELEASE, AWAITING_REPLACEMENTS, AWAITING_VOLUME_DETACHMENT, CLAIMS_RELEASED, DISRUPTION_REASON,
+    DRAINED, DRAINING, TERMINATION_GRACE_PERIOD_ELAPSED, VOLUMES_DETACHED,
 };
 use api::{NodeClaim, conditions, events, finalizers, labels, taints};
 use cloudprovider::Error;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 use model::{DurationMs, NodeName, ProviderId, Timestamp};
+use scheduling::snapshot::pending::will_be_replaced;
 use tracing::{info, warn};
 
 use crate::controllers::node::devices_in_use::DevicesInUse;
@@ -49,6 +52,8 @@ const CONCURRENCY: usize = 100;
 const POLL: Duration = Duration::from_secs(1);
 /// A drain lasts at least this long, so that pods that were bound meanwhile are seen.
 const MIN_DRAIN: DurationMs = DurationMs::from_seconds(5);
+/// Names in a message.
+const SHOWN: usize = 5;
 /// Reason of evictions that no disruption command stands behind.
 const FORCEFUL: &str = "Forceful Termination";
 
@@ -235,6 +240,9 @@ impl Leaving<'_> {
             // The watch brings the Node back with its taint; only then is the scheduler out of the way.
             return Ok(Action::RequeueAfter(POLL));
         }
+        if self.awaits_replacements().await? {
+            return Ok(Action::RequeueAfter(POLL));
+        }
         if !self.drained(evictions).await? || !self.volumes_detached().await? {
             return Ok(Action::RequeueAfter(POLL));
         }
@@ -273,6 +281,55 @@ impl Leaving<'_> {
         failpoints::hit("terminate.after-taint");
         info!(node = %self.name, "tainted node");
         Ok(true)
+    }
+
+    /// Whether the drain waits for machines that take the pods of one that the cloud takes back.
+    async fn awaits_replacements(&self) -> anyhow::Result<bool> {
+        let Some(node_claim) = self.claim.as_deref().filter(|it| !replacements::has_begun(it)) else {
+            return Ok(false);
+        };
+        let Some(interrupted_at) = replacements::interrupted_at(node_claim) else { return Ok(false) };
+        let Some(message) = self.awaited_replacements(node_claim, interrupted_at) else { return Ok(false) };
+        let is_new = find(claim::conditions(node_claim), DRAINED).is_none_or(|condition| condition.message != message);
+        if is_new {
+            info!(node = %self.name, "{message}");
+            self.set_condition(|conditions| conditions.set_unknown(DRAINED, AWAITING_REPLACEMENTS, &message)).await?;
+        }
+        Ok(true)
+    }
+
+    /// What is waited for and how long, in words; `None` if the drain begins. From then on new pods take the places of
+    /// those that leave.
+    fn awaited_replacements(&self, node_claim: &NodeClaim, interrupted_at: Timestamp) -> Option<String> {
+        let state = self.context.store.read();
+        let pods: Vec<_> = state.pods_on_node(self.name).filter(|pod| will_be_replaced(pod)).collect();
+        if pods.is_empty() {
+            return None;
+        }
+        let until = replacements::Bounds {
+            interrupted_at,
+            deadline: self.deadline,
+            deleted_at: node_claim.metadata.deletion_timestamp.as_ref().map_or(self.now, to_timestamp),
+            patience: self.context.options.replacement_timeout,
+            drain: drain::longest(pods.iter().map(|pod| &***pod), &state.interner, self.now),
+        }
+        .latest();
+        let places = self.context.departures.places(self.name, pods.iter().map(|pod| &pod.uid));
+        let awaited = match &places {
+            None => Some("waiting for a plan for its pods".to_owned()),
+            Some(places) => {
+                let awaited = replacements::awaited(&state, places.iter().map(|(_, place)| place));
+                let names: Vec<&str> = awaited.iter().take(SHOWN).map(|name| name.as_str()).collect();
+                (!names.is_empty()).then(|| format!("waiting for NodeClaims that take its pods: {}", names.join(", ")))
+            }
+        };
+        if let Some(awaited) = awaited.filter(|_| self.now < until) {
+            return Some(format!("{awaited}, until {until} at the latest"));
+        }
+        let moves =
+            places.into_iter().flatten().filter_map(|(pod, place)| Some((state.pod_by_uid(pod)?.clone(), place)));
+        self.context.successors.expect(&claim::uid(node_claim), moves, self.now);
+        None
     }
 
     async fn drained(&self, evictions: &Evictions) -> anyhow::Result<bool> {
@@ -328,13 +385,12 @@ impl Leaving<'_> {
         let Some(node_claim) = self.claim.as_deref() else {
             return Ok(self.node.metadata.deletion_timestamp.as_ref().map_or(self.now, to_timestamp));
         };
-        match find(claim::conditions(node_claim), DRAINED) {
-            Some(condition) => Ok(to_timestamp(&condition.last_transition_time)),
-            None => {
-                self.set_condition(|conditions| conditions.set_unknown(DRAINED, DRAINING, DRAINING)).await?;
-                Ok(self.now)
-            }
+        let since = find(claim::conditions(node_claim), DRAINED).map(|it| to_timestamp(&it.last_transition_time));
+        if !replacements::has_begun(node_claim) {
+            self.set_condition(|conditions| conditions.set_unknown(DRAINED, DRAINING, DRAINING)).await?;
         }
+        // Since then nothing could be bound there.
+        Ok(since.unwrap_or(self.now))
     }
 
     async fn volumes_detached(&self) -> anyhow::Result<bool> {
@@ -348,7 +404,7 @@ impl Leaving<'_> {
             Detachment::Awaited => {
                 let reason = AWAITING_VOLUME_DETACHMENT;
                 self.set_condition(|conditions| conditions.set_unknown(VOLUMES_DETACHED, reason, reason)).await?;
-                let names: Vec<&str> = awaited.iter().take(5).map(AsRef::as_ref).collect();
+                let names: Vec<&str> = awaited.iter().take(SHOWN).map(AsRef::as_ref).collect();
                 let message = format!("Awaiting deletion of {} VolumeAttachments, {}", awaited.len(), names.join(", "));
                 self.tell(events::AWAITING_VOLUME_DETACHMENT, message);
                 return Ok(false);

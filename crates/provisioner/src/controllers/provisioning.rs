@@ -24,6 +24,7 @@ mod bindings;
 mod brake;
 mod buffers;
 mod commit;
+mod departing;
 mod isolation;
 mod node_claim;
 mod places;
@@ -206,6 +207,7 @@ impl Provisioner {
             })
             .map(Arc::clone)
             .collect();
+        let going = departing::going(&state);
         let (context, memory) = (self.context.clone(), Arc::clone(&self.memory));
         let started = Instant::now();
         let planned = tokio::task::spawn_blocking(move || {
@@ -244,6 +246,8 @@ impl Provisioner {
         let planned = commit::Planned { snapshot: &snapshot, plan: &plan, pools: &objects, notes };
         let committed = commit::commit(&self.context, &self.beat, planned).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
+        let departing = departing::departing((&snapshot, &plan), &launches.held_back, &committed.created, going);
+        self.context.departures.note(departing);
         buffers::write(&self.context, &buffers, &snapshot, &plan).await;
         if committed.failed > 0 {
             Outcome::Failed

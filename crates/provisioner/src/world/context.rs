@@ -20,6 +20,7 @@ use crate::runtime::supervision::Supervision;
 use crate::world::assignments::Assignments;
 use crate::world::catalogues::Catalogues;
 use crate::world::cluster_metrics::ClusterMetrics;
+use crate::world::departures::Departures;
 use crate::world::held_devices::HeldDevices;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
@@ -43,6 +44,8 @@ pub struct Context {
     pub assignments: Arc<Assignments>,
     /// Which pods will come in the place of others, and where to.
     pub(crate) successors: Arc<Successors>,
+    /// Where pods go whose Nodes are being deleted.
+    pub(crate) departures: Arc<Departures>,
     /// What each NodePool can launch, compiled for planners.
     pub(crate) catalogues: Arc<Catalogues>,
     /// Devices that count although their drivers are being replaced.

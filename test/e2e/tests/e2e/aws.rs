@@ -3,6 +3,7 @@
 
 mod capacity;
 mod devices;
+mod interruptions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

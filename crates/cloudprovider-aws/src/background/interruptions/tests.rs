@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::instance_types::settings::MachineOptions;
 use crate::memory::{Cloud, Objects, VirtualClock, sample};
+use crate::service::ec2::PlannedEvent;
 use crate::telemetry::{Metrics, Telemetry};
 use crate::{names, provider, user_data};
 
@@ -129,6 +130,25 @@ fn a_machine_that_is_interrupted_is_given_up_and_others_stay() {
 }
 
 #[test]
+fn a_nodeclaim_says_when_its_machine_ends_where_that_is_told() {
+    let world = World::new(&["i-1", "i-2", "i-3"]);
+    let send = |detail_type: &str, id: &str, more: &Value| {
+        let mut body = json!({"source": "aws.ec2", "detail-type": detail_type, "detail": {"instance-id": id}});
+        body["detail"].as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        body["time"] = "2026-01-01T00:00:00Z".into();
+        world.cloud.send(&body.to_string());
+    };
+    send("EC2 Spot Instance Interruption Warning", "i-1", &json!({}));
+    send("EC2 Instance State-change Notification", "i-2", &json!({"state": "stopping"}));
+    assert_eq!((world.handle(), world.left()), (2, vec!["i-3".to_owned()]));
+    let said = |id: &str| {
+        let deleted = world.objects.deleted_claim(&format!("uid-of-{id}")).unwrap();
+        deleted.metadata.annotations.unwrap_or_default().get(annotations::INTERRUPTION_TIME).cloned()
+    };
+    assert_eq!((said("i-1").as_deref(), said("i-2")), (Some("2026-01-01T00:02:00Z"), None));
+}
+
+#[test]
 fn what_is_heard_is_counted_and_told_of_claim_and_node() {
     let world = World::new(&["i-1", "i-2"]);
     let mut with_node = claim("i-1");
@@ -207,12 +227,16 @@ fn a_message_that_could_not_be_deleted_is_handled_again_and_does_no_harm() {
     assert_eq!((world.handle(), world.handle()), (1, 0));
 }
 
-fn status(instance: Option<i64>, system: Option<i64>, events: &[&str]) -> MachineStatus {
+fn event(code: &str, at: Option<i64>) -> PlannedEvent {
+    PlannedEvent { code: code.to_owned(), not_before: at.map(Timestamp::from_seconds) }
+}
+
+fn status(instance: Option<i64>, system: Option<i64>, events: &[PlannedEvent]) -> MachineStatus {
     MachineStatus {
         id: "i-1".to_owned(),
         instance_impaired_since: instance.map(Timestamp::from_seconds),
         system_impaired_since: system.map(Timestamp::from_seconds),
-        events: events.iter().map(|&event| event.to_owned()).collect(),
+        events: events.to_vec(),
     }
 }
 
@@ -221,7 +245,17 @@ fn checks_that_fail_for_two_minutes_end_a_machine_at_once_and_planned_events_dra
     let now = Timestamp::from_seconds(1000);
     assert_eq!(verdict(&status(Some(881), None, &[]), now), None, "not long enough");
     assert_eq!(verdict(&status(Some(880), None, &[]), now), Some(("instance_status", Ending::AtOnce)));
-    assert_eq!(verdict(&status(None, Some(880), &["instance-stop"]), now), Some(("system_status", Ending::AtOnce)));
-    assert_eq!(verdict(&status(None, None, &["instance-stop"]), now), Some(("event_status", Ending::Drained)));
-    assert_eq!(verdict(&status(None, None, &["a-thing-of-tomorrow"]), now), None);
+    let stop = event("instance-stop", None);
+    assert_eq!(
+        verdict(&status(None, Some(880), std::slice::from_ref(&stop)), now),
+        Some(("system_status", Ending::AtOnce))
+    );
+    let of_events = |events: &[PlannedEvent]| verdict(&status(None, None, events), now);
+    assert_eq!(of_events(std::slice::from_ref(&stop)), Some(("event_status", Ending::Drained(None))));
+    let (later, first) = (event("instance-retirement", Some(9000)), event("system-reboot", Some(8000)));
+    let at = |seconds| Some(("event_status", Ending::Drained(Some(Timestamp::from_seconds(seconds)))));
+    assert_eq!(of_events(&[later.clone(), first]), at(8000));
+    assert_eq!(of_events(&[later.clone(), stop]), Some(("event_status", Ending::Drained(None))), "it may come at once");
+    assert_eq!(of_events(&[later, event("a-thing-of-tomorrow", Some(1))]), at(9000));
+    assert_eq!(of_events(&[event("a-thing-of-tomorrow", None)]), None);
 }

@@ -21,7 +21,7 @@ use crate::service::ec2::{
 use crate::service::error::classify;
 use crate::service::{
     ClusterDescription, ConnectError, Connector, Ec2, Eks, Error, Iam, InstanceProfile, Kind, Message, OnDemandPrice,
-    PriceList, Pricing, Services, Sqs, Ssm, Sts,
+    PriceList, Pricing, Services, Sqs, Ssm, Sts, ZonalShift, ZonalShifts,
 };
 
 /// Where the region of the cloud of [`sample`](super::super::sample) is.
@@ -46,6 +46,7 @@ impl Connector for Remote {
             eks: Arc::clone(&caller) as _,
             pricing: Arc::clone(&caller) as _,
             sts: Arc::clone(&caller) as _,
+            zonal_shifts: Arc::clone(&caller) as _,
             interruption_queue: options.interruption_queue.is_some().then_some(caller as _),
         })
     }
@@ -228,5 +229,12 @@ impl Pricing for Caller {
 impl Sts for Caller {
     async fn account_id(&self) -> Result<String, Error> {
         self.call("sts:GetCallerIdentity", Request::Account).await
+    }
+}
+
+#[async_trait]
+impl ZonalShifts for Caller {
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, Error> {
+        self.call("arc-zonal-shift:GetManagedResource", Request::ManagedResource(arn.to_owned())).await
     }
 }

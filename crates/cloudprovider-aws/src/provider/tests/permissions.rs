@@ -13,10 +13,12 @@ use std::path::Path;
 use super::launches::{create, of_type, one_of};
 use super::*;
 use crate::background::interruptions::Watch;
+use crate::background::zonal_shift::ShiftWatch;
 use crate::discovery::findings::MinorVersion;
 use crate::instance_types::settings::MachineOptions;
 use crate::interruption::Interruption;
 use crate::kubernetes_version::KubernetesVersion;
+use crate::memory::arn_of;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 use crate::reconcile::{self, NodeClassReconciler};
@@ -112,6 +114,13 @@ fn asked() -> BTreeSet<Ask> {
         objects: Arc::new(world.objects.clone()),
         clock: world.clock.clock(),
     };
+    let shifts = ShiftWatch {
+        provider: provider.clone(),
+        shifts: Arc::new(recorder.clone()),
+        cluster_arn: arn_of(CLUSTER),
+        objects: Arc::new(world.objects.clone()),
+    };
+    world.cloud.shift_away_from([]);
     world.cloud.send("{}");
     world.clock.run(async {
         recorder.connect();
@@ -119,6 +128,7 @@ fn asked() -> BTreeSet<Ask> {
         provider.probe().await.unwrap();
         assert_eq!(watch.handle_messages(&recorder).await.unwrap(), 1);
         watch.check_health().await.unwrap();
+        shifts.look(&mut BTreeSet::new()).await.unwrap();
         let outcome = reconciler.reconcile("default").await.unwrap();
         assert_eq!(outcome.errors, [] as [&str; 0]);
         provider.refresh_prices(Some(&recorder)).await.unwrap();
@@ -168,7 +178,7 @@ pub(super) fn calls_of_adapter() -> BTreeSet<String> {
 }
 
 fn named_by_adapter(folder: &Path) -> BTreeSet<String> {
-    const SERVICES: [&str; 7] = ["ec2:", "eks:", "iam:", "pricing:", "sqs:", "ssm:", "sts:"];
+    const SERVICES: [&str; 8] = ["arc-zonal-shift:", "ec2:", "eks:", "iam:", "pricing:", "sqs:", "ssm:", "sts:"];
     let mut named = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

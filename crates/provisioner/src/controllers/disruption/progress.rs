@@ -9,6 +9,8 @@ use cluster::node_claim::command::Note;
 use model::{DurationMs, NamespacedName, NodeClaimName, NodePoolName, Timestamp};
 use scheduling::snapshot::fleet::Reason;
 
+use crate::world::replacement::Readiness;
+
 #[cfg(test)]
 mod tests;
 
@@ -50,17 +52,6 @@ pub(crate) struct Replacement {
     pub readiness: Readiness,
     /// Whether pods are there or are to come.
     pub is_used: bool,
-}
-
-/// How far a replacement is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    /// It is on its way.
-    Coming,
-    /// It is initialized and has the devices that it was planned with.
-    Ready,
-    /// Its drivers have not published what was planned, and nobody waits for them any longer.
-    WithoutDevices,
 }
 
 /// What to do.

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::conditions::node_claim::{DEVICES_PUBLISHED, DISRUPTION_REASON, INITIALIZED};
+use api::conditions::node_claim::DISRUPTION_REASON;
 use api::{NodeClaim, taints};
 use cluster::node_claim::command::{Error, Note};
 use model::{NodeClaimName, NodePoolName, Timestamp};
 use scheduling::snapshot::pending::will_be_replaced;
 
-use super::progress::{Going, Readiness, Replacement, Shown};
+use super::progress::{Going, Replacement, Shown};
 use crate::world::assignments::Assignments;
 use crate::world::preconditions::{held_pod, pods_of_machine};
 use crate::world::store::{State, Stored};
-use crate::world::{claim, machine_devices, node_facts};
+use crate::world::{claim, node_facts, replacement};
 
 /// All that notes tell.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl Look<'_> {
         let name = claim.key();
         Replacement {
             is_deleting: claim::is_deleting(claim),
-            readiness: readiness(claim),
+            readiness: replacement::readiness(claim),
             is_used: pods_of_machine(self.state, claim).next().is_some() || !self.assignments.pods_of(&name).is_empty(),
             name,
         }
@@ -107,18 +107,6 @@ impl Look<'_> {
     }
 }
 
-fn readiness(claim: &NodeClaim) -> Readiness {
-    if machine_devices::are_given_up(claim) {
-        Readiness::WithoutDevices
-    } else if claim::is(claim, INITIALIZED)
-        && (!machine_devices::are_expected(claim) || claim::is(claim, DEVICES_PUBLISHED))
-    {
-        Readiness::Ready
-    } else {
-        Readiness::Coming
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use model::DurationMs;
@@ -128,6 +116,7 @@ mod tests {
     use super::*;
     use crate::controllers::disruption::progress::{self, Step, Why};
     use crate::controllers::disruption::writes::{self, Write};
+    use crate::world::replacement::Readiness;
     use crate::world::store::watch::node_record;
     use crate::world::store::{ClusterStore, RawObject, Revision};
 
@@ -241,34 +230,6 @@ mod tests {
             shown.replacements.iter().map(|it| (it.name.as_str(), it.readiness, it.is_used)).collect();
         assert_eq!(replacements, [("r", Readiness::Ready, false)]);
         assert_eq!(shown.lost_pool, None);
-    }
-
-    /// Conditions of a replacement, what is published on its Node, and what that comes to.
-    type Case<'c> = (&'c [(&'c str, &'c str)], Value, Readiness);
-
-    #[test]
-    fn a_replacement_is_ready_with_its_devices_and_not_before() {
-        let requested = |driver: &str| {
-            json!({"annotations": {
-                "dovetail.sh/devices": "{\"gpu\":1}", "karpenter.sh/requested-dra-drivers": driver,
-            }})
-        };
-        let expected = requested("gpu");
-        let cases: [Case<'_>; 7] = [
-            (&[], json!({}), Readiness::Coming),
-            (&[("Initialized", "Unknown")], json!({}), Readiness::Coming),
-            (&[("Initialized", "True")], json!({}), Readiness::Ready),
-            (&[("Initialized", "True")], expected.clone(), Readiness::Coming),
-            (&[("Initialized", "True")], requested("nic"), Readiness::Ready),
-            (&[("Initialized", "True"), ("DevicesPublished", "True")], expected.clone(), Readiness::Ready),
-            (&[("Initialized", "True"), ("DevicesPublished", "False")], expected, Readiness::WithoutDevices),
-        ];
-        for (conditions, change, wanted) in cases {
-            let store = ClusterStore::new();
-            claim(&store, "r", None, conditions, change);
-            let state = store.read();
-            assert_eq!(readiness(&state.node_claims.get("r").unwrap().clone()), wanted, "{conditions:?}");
-        }
     }
 
     #[test]

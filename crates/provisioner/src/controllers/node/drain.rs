@@ -27,6 +27,9 @@ const STUCK_AFTER: DurationMs = DurationMs::from_seconds(60);
 /// What is left of a machine's time for its drivers' pods, however much of it the consumers of their claims take.
 const LAST_GRACE: DurationMs = DurationMs::from_seconds(5);
 
+/// What the API server gives a pod that does not say how long its end may take.
+const DEFAULT_GRACE_S: i64 = 30;
+
 /// How far a drain is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Drain<'a> {
@@ -124,6 +127,17 @@ pub(crate) fn needs_force(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp
         Some(gone_at) => gone_at > deadline,
         None => now > deadline.saturating_sub(DurationMs::from_seconds(grace_s.max(0))),
     }
+}
+
+/// How long a drain takes if each pod takes as long as it may, one tier after the other. DaemonSets' pods end with their
+/// machine, and nothing is lost if they are cut short.
+pub(crate) fn longest<'a>(pods: impl IntoIterator<Item = &'a Pod>, interner: &Interner, now: Timestamp) -> DurationMs {
+    let mut by_tier: BTreeMap<(bool, bool), i64> = BTreeMap::new();
+    for pod in pods.into_iter().filter(|pod| !pod.is_daemon && is_waiting(pod, interner, now)) {
+        let longest = by_tier.entry(tier(pod)).or_default();
+        *longest = pod.termination_grace_period_s.unwrap_or(DEFAULT_GRACE_S).max(*longest);
+    }
+    DurationMs::from_seconds(by_tier.values().fold(0, |sum, grace| sum.saturating_add(*grace)))
 }
 
 fn tier(pod: &Pod) -> (bool, bool) {

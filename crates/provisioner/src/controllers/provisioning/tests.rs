@@ -4,6 +4,7 @@ mod actions;
 mod bindings;
 mod brake;
 mod commands;
+mod departing;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};

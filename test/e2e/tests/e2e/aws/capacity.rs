@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use cloudprovider_aws::labels;
 use cloudprovider_aws::service::Iam as _;
+use cloudprovider_aws::service::ec2::PlacementGroup;
 use e2e::{eventually, objects};
 use kube::api::{Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
@@ -41,6 +43,41 @@ async fn a_reservation_is_used_first_and_what_it_cannot_hold_is_launched_on_dema
     let mut how: Vec<_> = claims.iter().map(paid).collect();
     how.sort();
     ensure!(how == ["on-demand", "on-demand", "reserved"], "{how:?}");
+    controller.ensure_no_panic()
+}
+
+#[tokio::test]
+async fn pods_that_are_spread_over_partitions_get_a_machine_in_each() -> Result<()> {
+    let world = World::new("aws-partitions").await?;
+    let group = PlacementGroup {
+        id: "pg-1".to_owned(),
+        name: "apart".to_owned(),
+        strategy: "partition".to_owned(),
+        partitions: Some(3),
+    };
+    world.ec2.cloud.add_placement_group(group, Default::default());
+    world.node_class(json!({ "spec": { "placementGroupSelector": { "name": "apart" } } })).await?;
+    let controller = world.controller().await?;
+    let corner = &world.corner;
+    let spread = json!([{
+        "maxSkew": 1, "topologyKey": labels::PLACEMENT_GROUP_PARTITION, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "app": "web" } },
+    }]);
+    let template =
+        json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "topologySpreadConstraints": spread } });
+    let deployment = objects::deployment(&corner.name, "web", 3, &json!({ "cpu": "100m" }));
+    corner.apply([objects::with(deployment, json!({ "spec": { "template": template } }))]).await?;
+    corner.tried(3).await?;
+    world.node_pool(requiring(&[ON_DEMAND, M5])).await?;
+    corner.bound(3).await?;
+    let machines = world.machines().await?;
+    let partitions: BTreeSet<_> = machines.iter().filter_map(|machine| machine.partition).collect();
+    ensure!(partitions == BTreeSet::from([1, 2, 3]) && machines.len() == 3, "{machines:#?}");
+    for node in corner.nodes().await? {
+        let machine = machines.iter().find(|machine| machine.id == node.name_any()).context("no machine")?;
+        let label = node.labels().get(labels::PLACEMENT_GROUP_PARTITION);
+        ensure!(label == machine.partition.map(|it| it.to_string()).as_ref(), "{machine:#?} {label:?}");
+    }
     controller.ensure_no_panic()
 }
 

@@ -20,6 +20,7 @@ use crate::service::ec2::{
 };
 use crate::service::{
     ClusterDescription, Eks, Error, Iam, InstanceProfile, Message, OnDemandPrice, PriceList, Pricing, Sqs, Ssm,
+    ZonalShift, ZonalShifts,
 };
 use model::Timestamp;
 
@@ -344,5 +345,14 @@ impl Eks for Recorder {
     async fn describe_cluster(&self, name: &str) -> Result<ClusterDescription, Error> {
         self.ask("eks:DescribeCluster", format!("arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{name}"), Context::new());
         self.cloud.describe_cluster(name).await
+    }
+}
+
+#[async_trait]
+impl ZonalShifts for Recorder {
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, Error> {
+        let of_cluster = ("arc-zonal-shift:ResourceIdentifier".to_owned(), vec![arn.to_owned()]);
+        self.ask("arc-zonal-shift:GetManagedResource", "*", vec![of_cluster]);
+        self.cloud.get_managed_resource(arn).await
     }
 }

@@ -19,6 +19,24 @@ fn after(seconds: i64) -> Timestamp {
 }
 
 #[test]
+fn a_drain_takes_as_long_as_the_longest_pods_of_its_tiers_one_after_the_other() {
+    let longest = |pods: &[(&str, Option<i64>, i32)]| {
+        let pods = pods.iter().map(|&(name, grace, priority)| {
+            let mut pod = pod(name);
+            (pod.termination_grace_period_s, pod.priority, pod.is_daemon) = (grace, priority, name == "daemon");
+            pod
+        });
+        longest(pods.collect::<Vec<_>>().iter(), &Interner::new(), NOW)
+    };
+    let seconds = DurationMs::from_seconds;
+    assert_eq!(longest(&[]), DurationMs::ZERO);
+    assert_eq!(longest(&[("a", Some(5), 0), ("b", None, 0), ("c", Some(7), 0)]), seconds(30));
+    assert_eq!(longest(&[("a", Some(5), 0), ("critical", Some(60), 2_000_000_000)]), seconds(65));
+    assert_eq!(longest(&[("a", Some(5), 0), ("daemon", Some(600), 0)]), seconds(5), "it ends with the machine");
+    assert_eq!(longest(&[("a", Some(i64::MAX), 0), ("critical", None, 2_000_000_000)]), seconds(i64::MAX));
+}
+
+#[test]
 fn pods_leave_in_four_tiers() {
     let mut pods = vec![pod("ordinary"), pod("daemon"), pod("critical"), pod("critical-daemon")];
     for pod in &mut pods {

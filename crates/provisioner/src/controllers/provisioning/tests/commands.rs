@@ -10,7 +10,7 @@ const NOTE: &str =
     r#"{"id":"1","reason":"Drifted","nodeClaims":["old"],"replacements":1,"deadline":"2026-01-01T00:10:00Z"}"#;
 
 /// A machine for one pod, and its Node unless it is still coming.
-fn machine(store: &ClusterStore, name: &str, (has_note, has_node): (bool, bool), planned: &str) {
+pub(super) fn machine(store: &ClusterStore, name: &str, (has_note, has_node): (bool, bool), planned: &str) {
     let condition = |condition_type: &str| {
         json!({"type": condition_type, "status": "True", "reason": condition_type, "message": "",
             "lastTransitionTime": "2026-01-01T00:00:20Z"})
@@ -47,7 +47,7 @@ fn machine(store: &ClusterStore, name: &str, (has_note, has_node): (bool, bool),
     }
 }
 
-fn runs_on_old(name: &str) -> Value {
+pub(super) fn runs_on_old(name: &str) -> Value {
     pod(name, |pod| {
         pod["spec"]["nodeName"] = "node-old".into();
         pod["status"] = json!({"phase": "Running"});
@@ -67,7 +67,7 @@ fn places(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     on_nodes.chain(machines).collect()
 }
 
-fn planned_with(store: &ClusterStore, succession: &Succession) -> (Snapshot, Plan) {
+pub(super) fn planned_with(store: &ClusterStore, succession: &Succession) -> (Snapshot, Plan) {
     let before = snapshot::Before { planned: &Default::default(), succession, left_out: Default::default() };
     let snapshot = snapshot_with(store, &pool_object(node_pool()), before);
     let plan = scheduling::provisioning::plan(&snapshot);
