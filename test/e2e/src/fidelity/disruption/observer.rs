@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use api::NodeClaim;
+use api::conditions::node_claim::{INITIALIZED, INSTANCE_TERMINATING};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
@@ -233,7 +234,9 @@ impl Seen {
 
     /// A command takes the machine from now on.
     fn begins(&mut self, name: &str, reason: &str) {
-        let going = self.claims.iter().filter(|(name, claim)| self.begun.contains(*name) || is_going(claim)).count();
+        let counts =
+            |name: &str, claim: &NodeClaim| (self.begun.contains(name) || is_going(claim)) && !is_terminating(claim);
+        let going = self.claims.iter().filter(|(name, claim)| counts(name, claim)).count();
         let recently = Instant::now().checked_sub(GRACE);
         let is_recent = |until: Option<&Instant>| until.is_none_or(|until| recently.is_none_or(|then| *until >= then));
         let next = |index: usize| self.machines.get(index + 1).map(|(from, _)| from);
@@ -306,9 +309,19 @@ fn is_going(claim: &NodeClaim) -> bool {
     claim.metadata.deletion_timestamp.is_some()
 }
 
+/// Drained, and the provider was asked to end it: budgets do not count it any more (Karpenter's
+/// `BuildDisruptionBudgetMapping`).
+fn is_terminating(claim: &NodeClaim) -> bool {
+    has(claim, INSTANCE_TERMINATING)
+}
+
 fn is_initialized(claim: &NodeClaim) -> bool {
+    has(claim, INITIALIZED)
+}
+
+fn has(claim: &NodeClaim, condition: &str) -> bool {
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == "Initialized" && condition.status == "True")
+    conditions.into_iter().any(|it| it.type_ == condition && it.status == "True")
 }
 
 fn lock(mutex: &Mutex<Seen>) -> MutexGuard<'_, Seen> {

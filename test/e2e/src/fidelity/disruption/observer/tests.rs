@@ -69,6 +69,26 @@ fn more_machines_may_not_go_at_a_time_than_the_budget_allows() {
 }
 
 #[test]
+fn a_machine_that_the_provider_was_asked_to_end_does_not_count_any_more() {
+    for (is_terminating, expected) in
+        [(true, None), (false, Some("b goes for being Underutilized as 2. of 2, and 1 may"))]
+    {
+        let mut seen = seen(Nodes::Count(1));
+        ["a", "b"].iter().for_each(|name| seen.claim(claim(name, |_| {}), true));
+        let command = note(&["a"], 0);
+        seen.claim(noted("a", &command), true);
+        let mut going = deleted("a", Some(&command));
+        let conditions = &mut going.status.as_mut().unwrap().conditions;
+        let mut terminating = conditions.first().unwrap().clone();
+        terminating.type_ = INSTANCE_TERMINATING.to_owned();
+        conditions.extend(is_terminating.then_some(terminating));
+        seen.claim(going, true);
+        seen.claim(noted("b", &note(&["b"], 0)), true);
+        assert_eq!(faults(seen), expected.into_iter().collect::<Vec<_>>(), "{is_terminating}");
+    }
+}
+
+#[test]
 fn a_machine_may_not_go_that_has_a_protected_pod() {
     for (is_protected, since, faulty) in [(true, GRACE, true), (false, GRACE, false), (true, Duration::ZERO, false)] {
         let mut seen = seen(Nodes::Percent(100));
