@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod disks;
 pub mod fleet;
+pub mod placement_group;
 pub mod resolve;
 pub mod template;
 

@@ -86,3 +86,12 @@ impl ObjectMeta {
         })
     }
 }
+
+/// Whether it is a label of a DNS name, of whatever length.
+pub(crate) fn is_label(name: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
+        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+}

@@ -9,8 +9,7 @@ use model::{NodeName, Quantity};
 use serde_json::Value;
 
 use super::json::{FieldError, Reader, Reason, Unknown};
-use super::meta::ObjectMeta;
-use super::validate::is_label;
+use super::meta::{ObjectMeta, is_label};
 
 /// Amounts by resource name.
 pub type Resources = BTreeMap<Arc<str>, Quantity>;

@@ -16,7 +16,7 @@ use super::claim::{
 use super::class::DeviceClass;
 use super::device::{AttributeValue, Device};
 use super::json::{FieldError, Reason};
-use super::meta::ObjectMeta;
+use super::meta::{ObjectMeta, is_label};
 use super::names::{QualifiedName, RequestName};
 use super::slice::{NodeScope, ResourceSlice};
 use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
@@ -187,14 +187,6 @@ impl Problems {
             }
         }
     }
-}
-
-pub(crate) fn is_label(name: &str) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = name.as_bytes();
-    bytes.first().is_some_and(plain)
-        && bytes.last().is_some_and(plain)
-        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
 }
 
 fn outcome(problems: Problems) -> Result<(), Vec<FieldError>> {

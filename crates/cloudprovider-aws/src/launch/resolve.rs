@@ -10,13 +10,13 @@ use cloudprovider::{CapacityType, Error, InstanceType, LabelRequirements, Offeri
 use model::{NodePoolName, Quantity};
 
 use super::fleet::{Candidate, Choice, FleetInput, FleetRequest, MachineKind, choose};
+use super::placement_group::PlacementGroup;
 use super::template::{AddressFamily, LaunchTemplate, Market, Placement, TemplateInput, TemplateKey, tags};
 use crate::declaration::provider_labels;
 use crate::node_class::NodeClass;
 use crate::node_class::kubelet::Kubelet;
 use crate::node_class::spec::Tags;
 use crate::node_class::status::Ami;
-use crate::service::ec2::PlacementGroup;
 use crate::user_data::{self, Boot};
 use crate::{devices, labels};
 

@@ -1,7 +1,5 @@
 //! EC2, as far as it is called. Answers are whole: pages are the adapter's business.
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use model::{PriceNanoUsdPerHour, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use crate::instance_types::info::InstanceTypeInfo;
 use crate::launch::fleet::FleetRequest;
+pub use crate::launch::placement_group::PlacementGroup;
 use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
@@ -96,27 +95,6 @@ pub struct CapacityReservation {
     pub remaining: u32,
     /// When it ends.
     pub ends_at: Option<Timestamp>,
-}
-
-/// A placement group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacementGroup {
-    /// Its id.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// `cluster`, `partition` or `spread`.
-    pub strategy: String,
-    /// How many partitions it has, if that is what it is for.
-    pub partitions: Option<i32>,
-}
-
-impl PlacementGroup {
-    /// The names of its partitions, in byte order, which is Karpenter's; none if it is not for that.
-    pub fn partition_names(&self) -> BTreeSet<String> {
-        let count = self.partitions.filter(|_| self.strategy == "partition").unwrap_or(0);
-        (1..=count).map(|partition| partition.to_string()).collect()
-    }
 }
 
 /// That a type can be had in a zone.

@@ -2,7 +2,6 @@
 
 mod digest;
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -433,13 +432,7 @@ impl<'a> Tables<'a> {
         let id = DeviceId { driver: slice.driver.clone(), pool: slice.pool.name.clone(), device: device.name.clone() };
         let taints = self.taints(device, &id);
         let key = match origin {
-            Origin::Published => match self.key_of.entry(id) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    let key = self.keys.push(new.key().clone());
-                    *new.insert(key)
-                }
-            },
+            Origin::Published => *self.key_of.entry(id).or_insert_with_key(|id| self.keys.push(id.clone())),
             // Devices of templates are nobody else's, whatever their names.
             Origin::Machine(_) => {
                 let key = self.keys.push(id);

@@ -1,7 +1,8 @@
 //! Names of extended resources.
 
-use super::{Problems, is_label};
+use super::Problems;
 use crate::json::Reason;
+use crate::meta::is_label;
 
 /// In front of the name in a ResourceQuota, where it has to be valid too.
 const QUOTA: &str = "requests.";
