@@ -52,8 +52,9 @@ fn node(name: &str, instance_type: &str) -> Value {
         "karpenter.sh/nodepool": "default", "node.kubernetes.io/instance-type": instance_type}}})
 }
 
-/// Each difference has its reason. The three devices of the p4d are its ordinary network adapters: plain DRANET publishes
-/// them too, AWS' chart for it does not, and nobody claims one. What has not published was not installed there.
+/// Each difference has its reason. The three devices of the p4d are its ordinary network adapters: plain DRANET
+/// publishes them too, AWS' chart for it does not, and nobody claims one. What has not published was not installed
+/// there.
 #[test]
 fn published_slices_of_ec2_nodes_are_as_the_catalogue_says_but_for_what_is_explained() {
     let Some(folder) = corpus::open(NAME, "corpus/dra") else { return };

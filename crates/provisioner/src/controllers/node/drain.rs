@@ -129,8 +129,8 @@ pub(crate) fn needs_force(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp
     }
 }
 
-/// How long a drain takes if each pod takes as long as it may, one tier after the other. DaemonSets' pods end with their
-/// machine, and nothing is lost if they are cut short.
+/// How long a drain takes if each pod takes as long as it may, one tier after the other. DaemonSets' pods end with
+/// their machine, and nothing is lost if they are cut short.
 pub(crate) fn longest<'a>(pods: impl IntoIterator<Item = &'a Pod>, interner: &Interner, now: Timestamp) -> DurationMs {
     let mut by_tier: BTreeMap<(bool, bool), i64> = BTreeMap::new();
     for pod in pods.into_iter().filter(|pod| !pod.is_daemon && is_waiting(pod, interner, now)) {

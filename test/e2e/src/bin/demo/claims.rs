@@ -2,8 +2,8 @@
 //!
 //! A claim is allocated *as planned* if its pods are on the machine that they were planned on, or pods of one workload
 //! have exchanged machines; if its devices are of the drivers and shapes that the planner's allocator gives such a
-//! claim on that machine, beside the claims that came before it; and if it can be used from the nodes that the planner's
-//! allocator says. A shape is what a device is but for its number.
+//! claim on that machine, beside the claims that came before it; and if it can be used from the nodes that the
+//! planner's allocator says. A shape is what a device is but for its number.
 
 use std::collections::BTreeMap;
 
