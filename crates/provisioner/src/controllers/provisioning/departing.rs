@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{NodeClaimName, NodeName};
+use model::{NodeClaimName, NodeName, Pod};
 use scheduling::plan::{MachineId, Plan};
 use scheduling::snapshot::{PodId, Snapshot};
 
@@ -23,26 +23,20 @@ pub(super) fn departing(
     created: &BTreeMap<MachineId, NodeClaimName>,
     mut nodes: BTreeSet<NodeName>,
 ) -> Departing {
+    let pod_of = |&pod: &PodId| &*snapshot.pods[pod].pod;
+    let is_lost = |id: &MachineId| !created.contains_key(id) && !held_back.contains(id);
+    let lost = plan.machines.iter_enumerated().filter(|(id, _)| is_lost(id)).flat_map(|(_, machine)| &machine.pods);
+    for node in lost.filter_map(|pod| pod_of(pod).node_name.as_ref()) {
+        nodes.remove(node);
+    }
+    let is_of_these = |pod: &&Pod| pod.node_name.as_ref().is_some_and(|node| nodes.contains(node));
+    let on_nodes = plan.existing.iter();
+    let on_nodes = on_nodes.filter_map(|it| Some((snapshot.nodes[it.node].node_claim.as_ref()?, &it.pods)));
+    let on_machines = plan.machines.iter_enumerated();
+    let on_machines = on_machines.filter_map(|(id, machine)| Some((created.get(&id)?, &machine.pods)));
     let mut places = BTreeMap::new();
-    let mut put = |pods: &[PodId], claim: &NodeClaimName| {
-        places.extend(pods.iter().map(|&pod| (snapshot.pods[pod].pod.uid.clone(), claim.clone())));
-    };
-    for placement in &plan.existing {
-        if let Some(claim) = &snapshot.nodes[placement.node].node_claim {
-            put(&placement.pods, claim);
-        }
+    for (claim, pods) in on_nodes.chain(on_machines) {
+        places.extend(pods.iter().map(pod_of).filter(is_of_these).map(|pod| (pod.uid.clone(), claim.clone())));
     }
-    for (id, machine) in plan.machines.iter_enumerated() {
-        match created.get(&id) {
-            Some(claim) => put(&machine.pods, claim),
-            None if held_back.contains(&id) => {}
-            None => machine.pods.iter().filter_map(|&pod| snapshot.pods[pod].pod.node_name.as_ref()).for_each(|node| {
-                nodes.remove(node);
-            }),
-        }
-    }
-    let is_of_these = |pod: &&model::Pod| pod.node_name.as_ref().is_some_and(|node| nodes.contains(node));
-    let theirs: BTreeSet<_> = snapshot.pods.iter().map(|it| &*it.pod).filter(is_of_these).map(|pod| &pod.uid).collect();
-    places.retain(|pod, _| theirs.contains(pod));
     Departing { nodes, places }
 }
