@@ -64,10 +64,11 @@ impl Claims {
         left.sort_by_key(|claim| claim.version);
         let mut ledger = ClusterLedger::new(&self.devices.inventory);
         let mut rows = Vec::new();
-        while !left.is_empty() {
-            let mut tried: Vec<Row> = left.iter().map(|claim| self.row(claim, &ledger)).collect();
-            let next = tried.iter().position(|row| row.differs.is_none()).unwrap_or(0);
-            rows.push(tried.swap_remove(next));
+        while let Some(&first) = left.first() {
+            let mut tried = left.iter().map(|claim| self.row(claim, &ledger)).enumerate();
+            let as_planned = tried.find(|(_, row)| row.differs.is_none());
+            let (next, row) = as_planned.unwrap_or_else(|| (0, self.row(first, &ledger)));
+            rows.push(row);
             if let Some(allocation) = &left.remove(next).object.allocation {
                 ledger.hold(&self.devices.inventory, allocation);
             }
