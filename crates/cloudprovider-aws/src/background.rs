@@ -1,6 +1,8 @@
 //! What the leader does beside what the controllers ask of the provider: node classes are looked at, launches are
 //! finished, prices are asked for, and machines that will not last are given up.
 
+#[cfg(test)]
+mod fixture;
 pub(crate) mod interruptions;
 mod reservations;
 pub(crate) mod zonal_shift;

@@ -4,6 +4,7 @@
 use api::{NodeClaim, NodePool};
 use cloudprovider::events::{Event, Events, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::interruption::Kind;
 use crate::names;
@@ -50,13 +51,7 @@ pub(crate) const GIVEN_UP: Notice =
 /// Tells something of a NodeClaim, and of its Node if it has one.
 pub(crate) fn tell(events: &dyn Events, claim: &NodeClaim, (severity, reason, text): Notice) {
     let node = claim.status.as_ref().map(|status| status.node_name.clone()).filter(|name| !name.is_empty());
-    let of_claim = ObjectReference {
-        api_version: Some("karpenter.sh/v1".to_owned()),
-        kind: Some("NodeClaim".to_owned()),
-        name: claim.metadata.name.clone(),
-        uid: claim.metadata.uid.clone(),
-        ..ObjectReference::default()
-    };
+    let of_claim = of_karpenter("NodeClaim", &claim.metadata);
     // The kubelet, too, has the name of a Node for its UID in events, and kubectl looks for both.
     let of_node = node.map(|name| ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -97,12 +92,16 @@ pub(crate) fn tell_of_pool(
     (pool, matter): (&NodePool, &str),
     (severity, reason, text): (Severity, &'static str, String),
 ) {
-    let regarding = ObjectReference {
-        api_version: Some("karpenter.sh/v1".to_owned()),
-        kind: Some("NodePool".to_owned()),
-        name: pool.metadata.name.clone(),
-        uid: pool.metadata.uid.clone(),
-        ..ObjectReference::default()
-    };
+    let regarding = of_karpenter("NodePool", &pool.metadata);
     events.publish(Event::new(regarding, severity, reason, text).with_dedupe(matter));
+}
+
+fn of_karpenter(kind: &str, metadata: &ObjectMeta) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
 }

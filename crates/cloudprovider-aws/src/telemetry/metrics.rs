@@ -193,6 +193,7 @@ impl Metrics {
     pub(crate) fn forget_class(&self, node_class: &str) {
         self.user_data.remove(&[("nodeclass", node_class.to_owned())]);
     }
+
     /// A call failed that no node class depends on alone.
     pub(crate) fn call_failed(&self, error: &Error) {
         let code = error.code.as_deref().unwrap_or_default();

@@ -1,19 +1,16 @@
 use api::labels;
-use cloudprovider::events::{Event, Events};
+use cloudprovider::events::Event;
 use cloudprovider::{CapacityType, OfferingKey};
 use futures::executor::block_on;
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::instance_types::settings::MachineOptions;
+use crate::background::fixture::{self, CLUSTER, Told};
 use crate::memory::{Cloud, Objects, VirtualClock, sample};
+use crate::names;
 use crate::service::ec2::PlannedEvent;
 use crate::telemetry::{Metrics, Telemetry};
-use crate::{names, provider, user_data};
-
-const CLUSTER: &str = "test";
 
 struct World {
     cloud: Cloud,
@@ -24,26 +21,11 @@ struct World {
     metrics: Registry,
 }
 
-/// Keeps what is told.
-#[derive(Default)]
-struct Told(Mutex<Vec<Event>>);
-
-impl Events for Told {
-    fn publish(&self, event: Event) {
-        self.0.lock().push(event);
-    }
-}
-
-impl Told {
-    /// About what, and why.
-    fn lines(&self) -> Vec<String> {
-        let line = |event: Event| {
-            let text = |text: Option<String>| text.unwrap_or_default();
-            let severity = event.severity.as_str();
-            format!("{} {}: {severity} {}", text(event.regarding.kind), text(event.regarding.name), event.reason)
-        };
-        std::mem::take(&mut *self.0.lock()).into_iter().map(line).collect()
-    }
+/// About what something is told, and why.
+fn line(event: Event) -> String {
+    let text = |text: Option<String>| text.unwrap_or_default();
+    let severity = event.severity.as_str();
+    format!("{} {}: {severity} {}", text(event.regarding.kind), text(event.regarding.name), event.reason)
 }
 
 /// A machine's NodeClaim, as the controller writes it after the launch.
@@ -70,16 +52,8 @@ impl World {
         let objects = Objects::default();
         let (told, mut metrics) = (Arc::<Told>::default(), Registry::default());
         machines.iter().for_each(|id| objects.set_claim(claim(id)));
-        let provider = Ec2CloudProvider::new(provider::Setup {
-            ec2: Arc::new(cloud.clone()),
-            objects: Arc::new(objects.clone()),
-            cluster: user_data::Cluster { name: CLUSTER.to_owned(), ..user_data::Cluster::default() },
-            region: "us-east-1".to_owned(),
-            machines: MachineOptions::default(),
-            clock: clock.clock(),
-            seed: 0,
-            telemetry: Telemetry { metrics: Metrics::register(&mut metrics), events: Arc::clone(&told) as _ },
-        });
+        let telemetry = Telemetry { metrics: Metrics::register(&mut metrics), events: Arc::clone(&told) as _ };
+        let provider = fixture::provider(&cloud, &objects, &clock, telemetry);
         let watch = Watch {
             provider,
             ec2: Arc::new(cloud.clone()),
@@ -169,7 +143,7 @@ fn what_is_heard_is_counted_and_told_of_claim_and_node() {
     world.cloud.send("Testing");
     assert_eq!(world.handle(), 5);
     assert_eq!(
-        world.told.lines(),
+        world.told.take(line),
         [
             "NodeClaim claim-of-i-1: Warning SpotInterrupted",
             "Node node-1: Warning SpotInterrupted",

@@ -1,29 +1,17 @@
-use cloudprovider::events::{Event, Events};
+use cloudprovider::events::Event;
 use cloudprovider::{CapacityType, CloudProvider as _};
 use futures::executor::block_on;
 use model::{DurationMs, Timestamp};
-use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::instance_types::settings::MachineOptions;
+use crate::background::fixture::{self, CLUSTER, Told};
 use crate::memory::{Cloud, Objects, VirtualClock, arn_of, sample};
 use crate::service::ZonalShift;
 use crate::telemetry::{Metrics, Telemetry};
-use crate::{provider, user_data};
 
-const CLUSTER: &str = "test";
 /// The zone `us-east-1b`, by its id.
 const ZONE_B: &str = "use1-az2";
-
-#[derive(Default)]
-struct Told(Mutex<Vec<Event>>);
-
-impl Events for Told {
-    fn publish(&self, event: Event) {
-        self.0.lock().push(event);
-    }
-}
 
 /// A node class with a subnet in each zone.
 fn class() -> Value {
@@ -82,19 +70,9 @@ impl World {
         objects.set_pools(vec![pool("anywhere", &[]), pool("elsewhere", &["us-east-1a"])]);
         objects.set_class(class());
         let told = Arc::<Told>::default();
-        let provider = Ec2CloudProvider::new(provider::Setup {
-            ec2: Arc::new(cloud.clone()),
-            objects: Arc::new(objects.clone()),
-            cluster: user_data::Cluster { name: CLUSTER.to_owned(), ..user_data::Cluster::default() },
-            region: "us-east-1".to_owned(),
-            machines: MachineOptions::default(),
-            clock: clock.clock(),
-            seed: 0,
-            telemetry: Telemetry {
-                metrics: Metrics::register(&mut prometheus_client::registry::Registry::default()),
-                events: Arc::clone(&told) as _,
-            },
-        });
+        let metrics = Metrics::register(&mut prometheus_client::registry::Registry::default());
+        let telemetry = Telemetry { metrics, events: Arc::clone(&told) as _ };
+        let provider = fixture::provider(&cloud, &objects, &clock, telemetry);
         let watch = ShiftWatch {
             provider,
             shifts: Arc::new(cloud.clone()),
@@ -116,7 +94,7 @@ impl World {
             let name = event.regarding.name.unwrap_or_default();
             format!("{name}: {} {}: {}", event.severity.as_str(), event.reason, event.message)
         };
-        Ok(std::mem::take(&mut *self.told.0.lock()).into_iter().map(line).collect())
+        Ok(self.told.take(line))
     }
 
     /// The zones in which machines on demand can be launched.
