@@ -24,6 +24,7 @@ use cloudprovider_aws::service::ec2::{
 use cloudprovider_aws::service::{Ec2, Error, Kind};
 use model::Timestamp;
 
+pub(crate) use self::answers::timestamp;
 use crate::fault::fault;
 use crate::pages;
 

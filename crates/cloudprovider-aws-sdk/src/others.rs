@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use aws_config::SdkConfig;
 use aws_sdk_arczonalshift::types::{AppliedStatus, AutoshiftAppliedStatus};
 use cloudprovider_aws::service::{ClusterDescription, Eks, Error, Message, Sqs, Ssm, Sts, ZonalShift, ZonalShifts};
-use model::Timestamp;
 
+use crate::ec2::timestamp;
 use crate::fault::{fault, incomplete};
 
 /// Systems Manager by the SDK.
@@ -134,10 +134,8 @@ impl ZonalShifts for ZonalShiftClient {
         let call = self.0.get_managed_resource().resource_identifier(arn);
         let answer = call.send().await.map_err(|error| fault(CALL, &error))?;
         let of_users = answer.zonal_shifts().iter().filter(|it| *it.applied_status() == AppliedStatus::Applied);
-        let of_users = of_users.map(|it| ZonalShift {
-            zone_id: it.away_from().to_owned(),
-            ends_at: it.expiry_time().to_millis().ok().map(Timestamp),
-        });
+        let of_users =
+            of_users.map(|it| ZonalShift { zone_id: it.away_from().to_owned(), ends_at: timestamp(it.expiry_time()) });
         let of_aws = answer.autoshifts().iter().filter(|it| *it.applied_status() == AutoshiftAppliedStatus::Applied);
         let of_aws = of_aws.map(|it| ZonalShift { zone_id: it.away_from().to_owned(), ends_at: None });
         Ok(of_users.chain(of_aws).collect())

@@ -23,7 +23,7 @@ pub(super) fn count(number: Option<i32>) -> u32 {
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
 }
 
-fn timestamp(time: &DateTime) -> Option<Timestamp> {
+pub(crate) fn timestamp(time: &DateTime) -> Option<Timestamp> {
     time.to_millis().ok().map(Timestamp)
 }
 

@@ -33,19 +33,20 @@ pub(crate) fn readiness(claim: &NodeClaim) -> Readiness {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn claim(annotations: &Value, conditions: &[(&str, &str)]) -> NodeClaim {
-        let condition = |(kind, status): &(&str, &str)| {
-            json!({"type": kind, "status": status, "reason": kind, "message": "",
+    /// With conditions by type, status and reason.
+    pub(crate) fn claim(name: &str, annotations: &Value, conditions: &[(&str, &str, &str)]) -> NodeClaim {
+        let condition = |(kind, status, reason): &(&str, &str, &str)| {
+            json!({"type": kind, "status": status, "reason": reason, "message": "",
                 "lastTransitionTime": "2026-11-25T21:00:00Z"})
         };
         let conditions: Vec<Value> = conditions.iter().map(condition).collect();
         serde_json::from_value(json!({
-            "metadata": {"name": "r", "annotations": annotations},
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations},
             "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
             "status": {"conditions": conditions},
         }))
@@ -70,7 +71,8 @@ mod tests {
             (&[("Initialized", "True"), ("DevicesPublished", "False")], expected, Readiness::WithoutDevices),
         ];
         for (conditions, annotations, wanted) in cases {
-            assert_eq!(readiness(&claim(&annotations, conditions)), wanted, "{conditions:?}");
+            let with_reasons: Vec<_> = conditions.iter().map(|&(kind, status)| (kind, status, kind)).collect();
+            assert_eq!(readiness(&claim("r", &annotations, &with_reasons)), wanted, "{conditions:?}");
         }
     }
 }

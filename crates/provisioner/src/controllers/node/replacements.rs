@@ -80,6 +80,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::world::replacement::tests::claim;
     use crate::world::store::{ClusterStore, Revision};
 
     fn at(seconds: i64) -> Timestamp {
@@ -109,29 +110,15 @@ mod tests {
         }
     }
 
-    fn claim(name: &str, annotations: serde_json::Value, conditions: &[(&str, &str, &str)]) -> NodeClaim {
-        let condition = |(kind, status, reason): &(&str, &str, &str)| {
-            json!({"type": kind, "status": status, "reason": reason, "message": "",
-                "lastTransitionTime": "2026-11-25T21:00:00Z"})
-        };
-        let conditions: Vec<_> = conditions.iter().map(condition).collect();
-        serde_json::from_value(json!({
-            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
-            "status": {"conditions": conditions},
-        }))
-        .unwrap()
-    }
-
     #[test]
     fn machines_are_waited_for_until_they_are_initialized_and_lost_ones_until_the_next_plan() {
         let store = ClusterStore::new();
-        let mut going = claim("going", json!({}), &[("Initialized", "True", "Initialized")]);
+        let mut going = claim("going", &json!({}), &[("Initialized", "True", "Initialized")]);
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-25T21:00:00Z")).unwrap();
         for claim in [
-            claim("coming", json!({}), &[("Initialized", "Unknown", "NodeNotReady")]),
-            claim("ready", json!({}), &[("Initialized", "True", "Initialized")]),
-            claim("failed", json!({}), &[("DevicesPublished", "False", "Timeout")]),
+            claim("coming", &json!({}), &[("Initialized", "Unknown", "NodeNotReady")]),
+            claim("ready", &json!({}), &[("Initialized", "True", "Initialized")]),
+            claim("failed", &json!({}), &[("DevicesPublished", "False", "Timeout")]),
             going,
         ] {
             let revision = Revision::of(&claim.metadata);
@@ -145,10 +132,10 @@ mod tests {
 
     #[test]
     fn a_nodeclaim_says_when_its_machine_is_taken_and_whether_its_drain_has_begun() {
-        let time = |text: &str| interrupted_at(&claim("a", json!({ (INTERRUPTION_TIME): text }), &[]));
+        let time = |text: &str| interrupted_at(&claim("a", &json!({ (INTERRUPTION_TIME): text }), &[]));
         assert_eq!((time("1970-01-01T00:00:09Z"), time("soon")), (Some(at(9)), None));
-        assert_eq!(interrupted_at(&claim("a", json!({}), &[])), None);
-        let begun = |conditions: &[(&str, &str, &str)]| has_begun(&claim("a", json!({}), conditions));
+        assert_eq!(interrupted_at(&claim("a", &json!({}), &[])), None);
+        let begun = |conditions: &[(&str, &str, &str)]| has_begun(&claim("a", &json!({}), conditions));
         assert!(!begun(&[]) && !begun(&[("Drained", "Unknown", "AwaitingReplacements")]));
         assert!(begun(&[("Drained", "Unknown", "Draining")]) && begun(&[("Drained", "True", "Drained")]));
     }
