@@ -189,11 +189,17 @@ impl ResourceSlice {
     fn read_spec(meta: ObjectMeta, spec: &Reader<'_>, version: ApiVersion) -> Result<Self, FieldError> {
         let pool = spec.field("pool");
         pool.object(&["generation", "name", "resourceSliceCount"])?;
+        let all_nodes = spec.field("allNodes");
+        let all_nodes = match version {
+            ApiVersion::V1 | ApiVersion::V1Beta2 => unset_or_true(&all_nodes)?,
+            // There it is no pointer, so that false is as good as unset.
+            ApiVersion::V1Beta1 | ApiVersion::V1Alpha3 => all_nodes.boolean()?.unwrap_or(false),
+        };
         let node_scope = NodeScope::exactly_one(
             spec,
             spec.field("nodeName").text()?.filter(|name| !name.is_empty()).map(NodeName::from),
             NodeSelector::read(&spec.field("nodeSelector"))?,
-            unset_or_true(&spec.field("allNodes"))?,
+            all_nodes,
             unset_or_true(&spec.field("perDeviceNodeSelection"))?,
         )?;
         Ok(Self {

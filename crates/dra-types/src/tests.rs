@@ -80,6 +80,19 @@ fn an_unknown_field_of_a_v1_device_in_v1beta1_is_not_taken_for_the_devices_own()
 }
 
 #[test]
+fn a_slice_is_not_for_all_nodes_only_in_the_version_that_cannot_tell_that_from_unset() {
+    let read = |version: &str| {
+        let mut object = slice(json!({"driver": "d", "pool": {"name": "p"}, "nodeName": "n", "allNodes": false}));
+        object["apiVersion"] = format!("resource.k8s.io/{version}").into();
+        ResourceSlice::from_json(&object).map(|slice| slice.node_scope)
+    };
+    assert_eq!(read("v1beta1"), Ok(Some(NodeScope::Node("n".into()))));
+    for version in ["v1beta2", "v1"] {
+        assert_eq!(field_of(read(version)), "spec.allNodes", "{version}");
+    }
+}
+
+#[test]
 fn problems_name_their_field() {
     let device =
         |device: Value| slice(json!({"driver": "d", "pool": {"name": "p"}, "allNodes": true, "devices": [device]}));
