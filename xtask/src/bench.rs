@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements, always in a release build and on one thread.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -148,8 +149,12 @@ pub(crate) fn count_instructions() -> Result<()> {
 
 fn count(arguments: &[String]) -> Result<()> {
     eprintln!("building the planner's benchmark, optimized by crate");
-    let built = build(&["--profile=instructions", "--package=bench", "--bin=scheduling"], "scheduling")?;
-    run_command(process::command(&built.to_string_lossy()).args(arguments))
+    run_command(process::command(&build_counted()?.to_string_lossy()).args(arguments))
+}
+
+/// The program whose instructions are counted.
+pub(crate) fn build_counted() -> Result<PathBuf> {
+    build(&["--profile=instructions", "--package=bench", "--bin=scheduling"], "scheduling")
 }
 
 fn beside_dovetail(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {

@@ -133,7 +133,8 @@ pub(crate) fn has_compiler() -> bool {
     is_installed(&compiler)
 }
 
-fn build_fuzzer() -> Result<PathBuf> {
+/// The program with all targets.
+pub(crate) fn build_fuzzer() -> Result<PathBuf> {
     let version = output(command("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     let target = format!("--target={host}");

@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         platforms = Platform::value_variants().to_vec();
     }
     let tools = platforms.iter().map(|platform| Tools::get(*platform)).collect::<Result<Vec<_>>>()?;
-    let made = make(&tools)?;
+    let made = make(&tools, "release")?;
     for (platform, binary) in &made.binaries {
         let size = fs::metadata(binary).with_context(|| format!("look at {}", binary.display()))?.len();
         println!("linux/{}: {} ({size} bytes)", platform.architecture(), binary.display());
@@ -69,11 +69,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds the binary with each of the tools, and puts all into one archive.
-pub(crate) fn make(tools: &[Tools]) -> Result<Made> {
+/// Builds the binary with each of the tools and this profile of Cargo's, and puts all into one archive.
+pub(crate) fn make(tools: &[Tools], profile: &str) -> Result<Made> {
     let mut binaries = Vec::new();
     for tools in tools {
-        let binary = tools.build()?;
+        let binary = tools.build(profile)?;
         binaries.push((tools.platform, binary));
     }
     let mut contents = Vec::new();

@@ -1,9 +1,11 @@
 //! `cargo xtask oracle`: Kubernetes' own libraries and ours, on the same random questions, for each release that is
 //! imitated: the device allocator, the evaluator of device selectors, and the scheduler's plugins around them.
 
-use std::io::{BufRead, BufReader};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -102,25 +104,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let releases = if options.releases.is_empty() { Release::value_variants() } else { &options.releases };
     let subjects = Subject::value_variants().iter().filter(|subject| options.only.is_none_or(|only| only == **subject));
     let seeds: &[u64] = if options.seeds.is_empty() { &[FIXED_SEED] } else { &options.seeds };
+    let mut questions = Vec::new();
+    for &subject in subjects {
+        let ask = asked(subject, releases, options)?;
+        questions.extend(seeds.iter().map(|seed| (subject, *seed, with_seed(&ask, *seed))));
+    }
     let mut failed = Vec::new();
     let mut sum = Counts::default();
-    for &subject in subjects {
-        let mut ask = command(&ours(subject, options)?.to_string_lossy());
-        for &release in releases {
-            let progress = Progress::new();
-            let oracle = subject.program(release).build(&|line| progress.say(line))?;
-            ask.arg("--oracle").arg(format!("{}={}", release.name(), oracle.display()));
-        }
-        ask.args(["--cases", &subject.cases(options.cases).to_string()]);
-        ask.arg("--fixtures").arg(crate::process::target_folder()?.join("oracle"));
-        for seed in seeds {
-            println!("\n{}, seed {seed}", subject.example());
-            let (succeeded, counts) = ask_and_count(&ask, *seed)?;
-            sum.passed += counts.passed;
-            sum.failed += counts.failed;
-            if !succeeded {
-                failed.push(format!("{} --seed {seed}", describe(&ask)));
-            }
+    for (name, answer) in ask_all(questions) {
+        let Answer { succeeded, counts } = answer?;
+        sum.passed += counts.passed;
+        sum.failed += counts.failed;
+        if !succeeded {
+            failed.push(name);
         }
     }
     println!("\nall together");
@@ -147,18 +143,67 @@ impl Counts {
     }
 }
 
-/// Runs a comparison, shows what it prints, and gives what it counted last.
-fn ask_and_count(ask: &Command, seed: u64) -> Result<(bool, Counts)> {
-    let mut ask_once = command(&ask.get_program().to_string_lossy());
-    ask_once.args(ask.get_args()).args(["--seed", &seed.to_string()]);
-    let mut child = ask_once.stdout(Stdio::piped()).spawn().with_context(|| describe(&ask_once))?;
-    let mut counts = Counts::default();
-    for line in BufReader::new(child.stdout.take().context("standard output was asked for")?).lines() {
-        let line = line?;
-        println!("{line}");
-        counts = Counts::of_line(&line).unwrap_or(counts);
+/// The comparison of a subject with these releases, but for its seed.
+fn asked(subject: Subject, releases: &[Release], options: &Options) -> Result<Command> {
+    let mut ask = command(&ours(subject, options)?.to_string_lossy());
+    for &release in releases {
+        let progress = Progress::new();
+        let oracle = subject.program(release).build(&|line| progress.say(line))?;
+        ask.arg("--oracle").arg(format!("{}={}", release.name(), oracle.display()));
     }
-    Ok((child.wait()?.success(), counts))
+    ask.args(["--cases", &subject.cases(options.cases).to_string()]);
+    ask.arg("--fixtures").arg(crate::process::target_folder()?.join("oracle"));
+    Ok(ask)
+}
+
+fn with_seed(ask: &Command, seed: u64) -> Command {
+    let mut once = command(&ask.get_program().to_string_lossy());
+    once.args(ask.get_args()).args(["--seed", &seed.to_string()]);
+    once
+}
+
+/// What a comparison came to.
+struct Answer {
+    succeeded: bool,
+    counts: Counts,
+}
+
+/// Runs the comparisons, as many at a time as there are processors, since each is one program that asks another in
+/// turn. Prints what each said once it has ended. The results are in the order given.
+fn ask_all(questions: Vec<(Subject, u64, Command)>) -> Vec<(String, Result<Answer>)> {
+    let lanes = thread::available_parallelism().map_or(1, usize::from).min(questions.len());
+    let queue = Mutex::new(questions.into_iter().enumerate());
+    let answers = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(|| {
+                while let Some((index, (subject, seed, mut ask))) = lock(&queue).next() {
+                    eprintln!("{}, seed {seed}: asking", subject.example());
+                    let (said, answer) = ask_and_count(&mut ask);
+                    let mut answers = lock(&answers);
+                    println!("\n{}, seed {seed}\n{}", subject.example(), said.trim_end());
+                    answers.insert(index, (describe(&ask), answer));
+                }
+            });
+        }
+    });
+    answers.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a comparison, and gives what it printed and what it counted last.
+fn ask_and_count(ask: &mut Command) -> (String, Result<Answer>) {
+    match ask.stderr(Stdio::inherit()).output().with_context(|| describe(ask)) {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let counts = said.lines().filter_map(Counts::of_line).next_back().unwrap_or_default();
+            (said, Ok(Answer { succeeded: output.status.success(), counts }))
+        }
+        Err(error) => (String::new(), Err(error)),
+    }
 }
 
 /// Our side of the comparison. A debug build is that of the tests, so that nothing is compiled twice.

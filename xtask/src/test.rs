@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the stages of CI, each timed. All of them run, even if one fails.
 
 mod aws;
+mod background;
 mod cargo_deny;
 mod differs;
 mod go;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
+use background::Background;
 use stages::Stage;
 
 /// Features of the product that only tests turn on. With the whole workspace it is what every stage selects, so that
@@ -30,6 +32,9 @@ pub(crate) struct Options {
     /// List the stages and stop.
     #[arg(long)]
     list: bool,
+    /// Only build what this stage will run; repeat for several.
+    #[arg(long, value_name = "NAME", value_enum, hide = true)]
+    ahead: Vec<Stage>,
 }
 
 struct Outcome {
@@ -51,9 +56,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
+    if !options.ahead.is_empty() {
+        for stage in &options.ahead {
+            stage.build_ahead().unwrap_or_else(|error| eprintln!("{}: {error:#}", stage.name()));
+        }
+        return Ok(());
+    }
     let chosen = |stage: &&Stage| options.stages.is_empty() || options.stages.contains(stage);
     let chosen: Vec<Stage> = Stage::value_variants().iter().filter(chosen).copied().collect();
-    let background = stages::Background::start(&chosen);
+    let background = Background::start(&chosen);
 
     let started = Instant::now();
     let outcomes: Vec<Outcome> = chosen.into_iter().map(|stage| run_stage(stage, &background)).collect();
@@ -67,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn run_stage(stage: Stage, background: &stages::Background) -> Outcome {
+fn run_stage(stage: Stage, background: &Background) -> Outcome {
     println!("\n=== {}: {}", stage.name(), stage.what());
     let started = Instant::now();
     let result = match stage.skipped() {

@@ -54,12 +54,13 @@ impl Tools {
         Ok(Self { platform, programs })
     }
 
-    /// Builds the release, with the SDK of AWS.
-    pub(super) fn build(&self) -> Result<PathBuf> {
+    /// Builds the controller with a profile of Cargo's and the SDK of AWS.
+    pub(super) fn build(&self, profile: &str) -> Result<PathBuf> {
         let sdk = crate::trimmed_sdk::make()?;
         let (config, target) = (format!("--config={}", sdk.display()), self.platform.rust_target());
         let target_is = format!("--target={target}");
-        let told = ["--release", "--locked", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws"];
+        let profile = format!("--profile={profile}");
+        let told = [&profile, "--locked", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws"];
         let (of_cc, of_cargo) = (target.replace('-', "_"), target.replace('-', "_").to_uppercase());
         let [compiler, archiver] = self.programs.each_ref().map(|path| path.display().to_string());
         let (cc, ar) = (format!("CC_{of_cc}"), format!("AR_{of_cc}"));

@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use super::background::Background;
 use super::{FEATURES, aws, cargo_deny, differs, go, layers, purity, targets, tidy};
 use crate::image::{self, Platform, Tools};
 use crate::process::{build, cargo, run, target_folder};
-use crate::progress::Progress;
 use crate::release::Release;
 
 /// Unit tests that read data outside the repository, each of which says so in a line.
@@ -81,7 +80,7 @@ impl Stage {
             Self::Aws => "the adapter to AWS: the SDK against moto, on the wire",
             Self::E2e => "the controller on a real control plane",
             Self::Dra => "devices on a real control plane of Kubernetes 1.37",
-            Self::Release => "the binary that is released, on a real control plane, and its image",
+            Self::Release => "an optimized controller with the SDK of AWS on a real control plane, and its image",
         }
     }
 
@@ -91,6 +90,16 @@ impl Stage {
             Self::Instructions if !crate::bench::has_valgrind() => Some("valgrind is not installed"),
             Self::Fuzz if !crate::fuzz::has_compiler() => Some("there is no C++ compiler for libFuzzer"),
             _ => None,
+        }
+    }
+
+    /// Builds what takes long and what no other stage builds, if there is such a thing.
+    pub(super) fn build_ahead(self) -> Result<()> {
+        match self {
+            Self::Instructions => crate::bench::build_counted().map(drop),
+            Self::Fuzz => crate::fuzz::build_fuzzer().map(drop),
+            Self::Release => released().map(drop),
+            _ => Ok(()),
         }
     }
 
@@ -123,19 +132,19 @@ impl Stage {
             Self::Oracle => {
                 // The scheduler's plugins are a part of the control plane: what is compiled for it is compiled for
                 // both.
-                background.wait();
+                background.wait_for_control_planes();
                 crate::oracle::run(&crate::oracle::Options::of_ci())
             }
             Self::Instructions => crate::bench::count_instructions(),
             Self::Fuzz => crate::fuzz::run(&crate::fuzz::Options::of_ci()),
             Self::Go => {
-                background.wait();
+                background.wait_for_control_planes();
                 go::check()
             }
             Self::Helm => targets::run_all(&targets::HELM, &[], 0),
             Self::Aws => aws::check(),
             Self::E2e => {
-                background.wait();
+                background.wait_for_control_planes();
                 let audit = audit_folder()?;
                 let audit = audit.to_string_lossy();
                 targets::run_all(&targets::E2E, &[("DOVETAIL_E2E", "1"), (AUDIT, &audit)], 0)?;
@@ -143,13 +152,13 @@ impl Stage {
                 targets::run_all(&targets::GRANTED, &[(AUDIT, &audit)], 0)
             }
             Self::Dra => {
-                background.wait();
+                background.wait_for_control_planes();
                 let environment = [("DOVETAIL_E2E", "1"), ("DOVETAIL_KUBERNETES", Release::V1_37.name())];
                 targets::run_all(&targets::DRA, &environment, 0)
             }
             Self::Release => {
                 let released = released()?;
-                background.wait();
+                background.wait_for_control_planes();
                 let binary = released.binary.to_string_lossy();
                 targets::run_all(&targets::RELEASE, &[("DOVETAIL_E2E", "1"), ("DOVETAIL_BIN", &binary)], 0)?;
                 let Some(image) = &released.image else { return Ok(()) };
@@ -165,11 +174,15 @@ struct Released {
     image: Option<PathBuf>,
 }
 
+/// A release but for the linking in one piece, which takes half an hour on two processors and changes size and speed
+/// only. The stage `instructions` compiles most of it.
+const RELEASED: &str = "instructions";
+
 /// Builds both for this computer. Where what the image takes cannot be had, the binary alone, as Cargo builds it here.
 fn released() -> Result<Released> {
     match Tools::get(Platform::host()) {
         Ok(tools) => {
-            let made = image::make(&[tools])?;
+            let made = image::make(&[tools], RELEASED)?;
             let (_, binary) = made.binaries.into_iter().next().context("no binary was built")?;
             Ok(Released { binary, image: Some(made.archive) })
         }
@@ -177,7 +190,8 @@ fn released() -> Result<Released> {
             println!("left out: the image, and the binary is not linked statically: {error:#}");
             let sdk = crate::trimmed_sdk::make()?;
             let config = format!("--config={}", sdk.display());
-            let told = ["--release", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
+            let profile = format!("--profile={RELEASED}");
+            let told = [&profile, "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
             Ok(Released { binary: build(&told, "dovetail")?, image: None })
         }
     }
@@ -200,56 +214,4 @@ fn audit_folder() -> Result<PathBuf> {
 fn one_passed() -> Result<()> {
     println!("1 passed, 0 failed");
     Ok(())
-}
-
-/// Kubernetes compiles for minutes, so it starts first and beside everything else.
-pub(crate) struct Background {
-    build: std::cell::RefCell<Option<JoinHandle<()>>>,
-}
-
-impl Background {
-    pub(crate) fn start(stages: &[Stage]) -> Self {
-        let needed = |stage: &Stage| match stage {
-            Stage::E2e | Stage::Go | Stage::Release => Some(Release::V1_36),
-            Stage::Dra => Some(Release::V1_37),
-            Stage::Fmt
-            | Stage::Purity
-            | Stage::Layers
-            | Stage::Targets
-            | Stage::Differs
-            | Stage::Clippy
-            | Stage::Unit
-            | Stage::Drift
-            | Stage::Licences
-            | Stage::Oracle
-            | Stage::Instructions
-            | Stage::Fuzz
-            | Stage::Helm
-            | Stage::Aws => None,
-        };
-        let mut releases: Vec<Release> = Vec::new();
-        for release in stages.iter().filter_map(needed) {
-            if !releases.contains(&release) {
-                releases.push(release);
-            }
-        }
-        let build = (!releases.is_empty()).then(|| {
-            thread::spawn(move || {
-                let progress = Progress::new();
-                for release in releases {
-                    // A failure shows again, and in its place, in the stage that needs the program.
-                    if let Err(error) = release.control_plane().build(&|text| progress.say(text)) {
-                        eprintln!("building the control plane of {}: {error}", release.name());
-                    }
-                }
-            })
-        });
-        Self { build: std::cell::RefCell::new(build) }
-    }
-
-    fn wait(&self) {
-        if let Some(build) = self.build.borrow_mut().take() {
-            let _ = build.join();
-        }
-    }
 }
