@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compare::Comparison;
 use dra_types::KubernetesMinor;
+use oracle_harness::counts::Unanswered;
 use serde_json::{Value, json};
 
 #[test]
@@ -35,4 +36,19 @@ fn random_questions_are_answered_as_kube_scheduler_did_when_they_were_recorded()
         assert!(questions[&release] >= 150, "{questions:?}");
         assert!(kinds[&release].len() >= 10, "{release}: {:?}", kinds[&release]);
     }
+}
+
+#[test]
+fn a_search_that_the_scheduler_gave_up_for_time_is_no_answer_of_its() {
+    let recorded = include_str!("plugins/recorded.jsonl");
+    let question: Value = serde_json::from_str(recorded.lines().next().unwrap()).unwrap();
+    let compared = |plugin: &str, reason: &str| {
+        let status = json!({"code": "Error", "plugin": plugin, "stage": "Filter", "reasons": [reason]});
+        compare::compare(&question, KubernetesMinor::V1_37, &json!({"nodes": [status]}))
+    };
+    let timed_out = "node node-1: timed out trying to allocate devices";
+    let is_unanswered = |compared| matches!(compared, Comparison::Unanswered(Unanswered::Theirs));
+    assert!(is_unanswered(compared("DynamicResources", timed_out)));
+    assert!(!is_unanswered(compared("DynamicResources", "claim c, request r: CEL runtime error: no such key")));
+    assert!(!is_unanswered(compared("NodeResourcesFit", timed_out)));
 }

@@ -62,6 +62,9 @@ pub(crate) fn compare(question: &Value, release: KubernetesMinor, answer: &Value
         // Shrinking takes it away.
         return Comparison::Unanswered(Unanswered::Ours("the question has no node".to_owned()));
     }
+    if refusal::is_out_of_time(theirs) {
+        return Comparison::Unanswered(Unanswered::Theirs);
+    }
     let gates = question["features"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let on = gates.filter_map(|name| name.parse().ok()).fold(Gates::NONE, |gates: Gates, gate| gates.with(gate, true));
     let ours = match ours::answer(question, &Compat::with_gates(release, on)) {

@@ -89,6 +89,14 @@ fn short(reasons: &[&str]) -> Option<BTreeSet<String>> {
     names.collect::<Option<BTreeSet<String>>>().filter(|names| !names.is_empty())
 }
 
+/// Whether a status says that the scheduler's search for devices was not done in its time: it found out nothing then.
+pub(crate) fn is_out_of_time(status: &Value) -> bool {
+    let mut reasons = status["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    status["plugin"] == "DynamicResources"
+        && status["code"] == "Error"
+        && reasons.any(|reason| reason.contains("timed out trying to allocate devices"))
+}
+
 /// The refusal that kube-scheduler's status is; none if it is of a kind that is not known here.
 pub(crate) fn upstreams(status: &Value) -> Option<Refused> {
     let code = match status["code"].as_str()? {

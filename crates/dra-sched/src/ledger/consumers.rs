@@ -3,7 +3,7 @@
 //! `status.reservedFor` has at most [`MAX_CONSUMERS`] entries, and kube-scheduler binds no pod that would be one more.
 //! A PodGroup is one entry for all its pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClusterLedger, Undo};
 use crate::compile::ids::{ClaimId, GroupId};
@@ -21,6 +21,16 @@ impl Consumers {
     fn len(&self) -> u32 {
         self.pods.saturating_add(u32::try_from(self.groups.len()).unwrap_or(u32::MAX))
     }
+
+    fn add(&mut self, joining: Joining, copies: u32) {
+        match joining {
+            Joining::Pod(_) => self.pods = self.pods.saturating_add(copies),
+            Joining::Group(_, group) if copies > 0 => {
+                self.groups.insert(group);
+            }
+            Joining::Group(..) => {}
+        }
+    }
 }
 
 /// A claim that a pod needs to be a consumer of, itself or with its group.
@@ -28,6 +38,13 @@ impl Consumers {
 pub(crate) enum Joining {
     Pod(ClaimId),
     Group(ClaimId, GroupId),
+}
+
+impl Joining {
+    fn claim(self) -> ClaimId {
+        let (Self::Pod(claim) | Self::Group(claim, _)) = self;
+        claim
+    }
 }
 
 impl ClusterLedger {
@@ -52,7 +69,7 @@ impl ClusterLedger {
 
     /// How many more copies of a pod can have a claim.
     pub(crate) fn room_for(&self, inventory: &Inventory, joining: Joining) -> u32 {
-        let (Joining::Pod(claim) | Joining::Group(claim, _)) = joining;
+        let claim = joining.claim();
         let planned = self.consumers.get(&claim);
         let taken = self.consumers_of(inventory, claim).saturating_add(planned.map_or(0, Consumers::len));
         let room = MAX_CONSUMERS.saturating_sub(taken);
@@ -65,18 +82,31 @@ impl ClusterLedger {
         }
     }
 
+    /// Whether copies of pods, given by their claims, are together more consumers of a claim than it can have, beside
+    /// those that it has. Then no arrangement serves them, whatever devices there are. A false answer proves nothing.
+    pub fn are_too_many_consumers<'c>(
+        &self,
+        inventory: &Inventory,
+        pods: impl Iterator<Item = (&'c [ClaimUse], u32)>,
+    ) -> bool {
+        let mut by_claim: BTreeMap<ClaimId, Consumers> = BTreeMap::new();
+        for (claims, copies) in pods {
+            for joining in self.joining(inventory, claims) {
+                let planned = || self.consumers.get(&joining.claim()).cloned().unwrap_or_default();
+                by_claim.entry(joining.claim()).or_insert_with(planned).add(joining, copies);
+            }
+        }
+        let total = |(claim, planned): (&ClaimId, &Consumers)| {
+            self.consumers_of(inventory, *claim).saturating_add(planned.len())
+        };
+        by_claim.iter().map(total).any(|total| total > MAX_CONSUMERS)
+    }
+
     /// Counts copies of a pod, or their group, among the consumers of a claim.
     pub(crate) fn join(&mut self, joining: Joining, copies: u32) {
-        let (Joining::Pod(claim) | Joining::Group(claim, _)) = joining;
+        let claim = joining.claim();
         let before = self.consumers.get(&claim).cloned();
-        let consumers = self.consumers.entry(claim).or_default();
-        match joining {
-            Joining::Pod(_) => consumers.pods = consumers.pods.saturating_add(copies),
-            Joining::Group(_, group) if copies > 0 => {
-                consumers.groups.insert(group);
-            }
-            Joining::Group(..) => {}
-        }
+        self.consumers.entry(claim).or_default().add(joining, copies);
         self.record(|| Undo::Consumers(claim, before));
     }
 

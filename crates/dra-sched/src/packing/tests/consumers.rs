@@ -76,3 +76,35 @@ fn a_group_is_one_consumer_of_a_claim_for_all_its_pods() {
     let of_group = [ClaimUse::Named { claim, containers: 1, reservation: Reservation::OfGroup }];
     assert_eq!(take(&inventory, &mut cluster, &of_group, 300).1, 300);
 }
+
+#[test]
+fn pods_are_too_many_where_together_they_are_more_consumers_than_a_claim_can_have() {
+    let (mut builder, claim) = shared(250);
+    let [g, h] = ["g", "h"].map(|name| Reservation::NewGroup(builder.group(&NamespacedName::new("ns", name))));
+    let inventory = builder.build();
+    let (pod, own, of_group) = (Reservation::NewPod, Reservation::OfPod, Reservation::OfGroup);
+    for (before, pods, expected) in [
+        (0, vec![(pod, 6)], false),
+        (0, vec![(pod, 7)], true),
+        (0, vec![(pod, 3), (pod, 4)], true),
+        (0, vec![(pod, 6), (own, 300), (of_group, 300)], false),
+        (0, vec![(pod, 4), (g, 300), (h, 300)], false),
+        (0, vec![(pod, 4), (g, 300), (h, 300), (g, 1)], false),
+        (0, vec![(pod, 5), (g, 1), (h, 1)], true),
+        (2, vec![(pod, 4)], false),
+        (2, vec![(pod, 5)], true),
+        (6, vec![(own, 300)], false),
+        (6, vec![(g, 1)], true),
+    ] {
+        let mut cluster = ClusterLedger::new(&inventory);
+        let use_by = |reservation| [ClaimUse::Named { claim, containers: 1, reservation }];
+        assert_eq!(take(&inventory, &mut cluster, &use_by(pod), before).1, before);
+        let uses: Vec<_> = pods.iter().map(|(reservation, copies)| (use_by(*reservation), *copies)).collect();
+        let wanting = uses.iter().map(|(uses, copies)| (&uses[..], *copies));
+        let found = cluster.are_too_many_consumers(&inventory, wanting);
+        assert_eq!(found, expected, "{before} planned before {pods:?}");
+        // One after the other, they are served just as far.
+        let is_served = uses.iter().all(|(uses, copies)| take(&inventory, &mut cluster, uses, *copies).1 == *copies);
+        assert_eq!(is_served, !expected, "{before} planned before {pods:?}");
+    }
+}

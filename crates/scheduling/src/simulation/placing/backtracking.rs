@@ -6,7 +6,7 @@
 //! nothing: copies of one class are interchangeable, so their targets never go back; machines in equal states are tried
 //! once; and limits are counted by a bound from below while descending and exactly at a leaf, and so are skews and
 //! affinity, which later copies can mend. A finished search without a result is a proof; a budget that runs out is its
-//! own verdict. Where counting shows that devices run out, there is no search.
+//! own verdict. Where counting shows that devices or consumers of a claim run out, there is no search.
 //!
 //! Machines that bring devices for others make more room the more of them there are, and then it matters in which order
 //! copies are placed. Those that could take such devices come last; other orders are not tried, so that the search is

@@ -74,60 +74,6 @@ fn on_a_node_too_a_claim_waits_for_another_place_if_it_could_take_anothers_devic
     );
 }
 
-/// A node for 300 pods, with a device that a claim has, which has 250 consumers; `one` is one of them.
-fn nearly_full() -> Fixture {
-    let mut f = Fixture::new();
-    f.device_class(GPU, None);
-    f.instance_type("plain", 4, 16).offering("a", "on-demand", 10);
-    f.pool("default");
-    f.node("n1").allocatable(4000, gib(16));
-    f.slice("n1-gpus", GPU, ("nodeName", "n1".into()), 1);
-    let mut consumers: Vec<_> =
-        (0..249).map(|index| json!({"resource": "pods", "name": format!("o{index}"), "uid": "o"})).collect();
-    consumers.push(json!({"resource": "pods", "name": "one", "uid": "one"}));
-    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]});
-    let result = json!({"request": "r", "driver": GPU, "pool": "n1-gpus", "device": "d0"});
-    let allocation = json!({"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}});
-    let status = json!({"allocation": allocation, "reservedFor": consumers});
-    f.resource_claim("mine", &json!({"requests": [exactly("r", GPU, 1)]}), &status);
-    f
-}
-
-#[test]
-fn a_claim_that_is_shared_is_planned_for_256_consumers_and_no_more() {
-    let mut f = nearly_full();
-    f.pod("one").requests(1, 1).claims("mine");
-    for index in 0..8 {
-        f.pod(&format!("s{index}")).requests(1, 1).claims("mine");
-    }
-    f.pod("first").requests(1, 1).priority(10).claims("mine");
-    check(
-        &f,
-        expect![[r#"
-            node n1: [first, one, s0, s1, s2, s3, s4]
-            refused s5 (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims))
-            refused s6 (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims))
-            refused s7 (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims))
-        "#]],
-    );
-}
-
-#[test]
-fn a_nominated_pod_is_a_consumer_of_its_claim_before_those_that_wait() {
-    let mut f = nearly_full();
-    f.pod("soon").requests(1, 1).claims("mine").nominated();
-    for index in 0..6 {
-        f.pod(&format!("s{index}")).requests(1, 1).claims("mine");
-    }
-    check(
-        &f,
-        expect![[r#"
-            node n1: [s0, s1, s2, s3, s4]
-            refused s5 (DoesNotFit): none of 1 existing nodes fits: 1 does not have the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims)); nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim default/mine has 256 consumers with the pods planned for it, the most that are allowed: reserve it for a PodGroup, which counts as one (gate DRAWorkloadResourceClaims))
-        "#]],
-    );
-}
-
 /// Two nodes of a zone whose one device a claim has; `n1` goes with the pods that leave it.
 fn leaving(consumers: &[&str]) -> Fixture {
     let mut f = Fixture::new();

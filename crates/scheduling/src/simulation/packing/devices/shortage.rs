@@ -1,11 +1,11 @@
 //! Devices that plainly run out: where classes want more than there can be wherever they go, no search for room is
 //! needed to tell, and none would end soon. Pools that machines bring for others count as often as there can be such
-//! machines.
+//! machines. Consumers of a claim run out likewise.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use dra_sched::ShapeId;
 use dra_sched::packing::{Hosts, Wanting};
+use dra_sched::{ClaimId, ClaimUse, ShapeId};
 use dra_types::{NodeScope, NodeSelectorOperator, NodeSelectorRequirement};
 use model::{IdSet, KeyId, NodeName, ValueSet};
 
@@ -21,6 +21,11 @@ use crate::snapshot::{Node, NodeLabels};
 pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) -> bool {
     let problem = packing.problem;
     let (Some(of_problem), Some(state)) = (&problem.devices, &packing.state.devices) else { return false };
+    let released = state.cluster.released();
+    // What this asks does not depend on nodes and machines, so it comes first.
+    if are_too_many_consumers(of_problem, released, problem, copies) {
+        return true;
+    }
     let wants_devices = |(class, _): &&(ClassId, u32)| problem.classes[*class].devices.is_some();
     let wanting = copies.iter().filter(wants_devices);
     let places: Vec<(ClassId, u32, Places<'_>)> =
@@ -33,9 +38,8 @@ pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) ->
     let wanting: Vec<Wanting<'_>> = wanting.collect();
     let inventory = &of_problem.devices.inventory;
     // What is allocated for nobody can be had once its pods are elsewhere.
-    let mut released = state.cluster.released().clone();
-    released.extend(wanting.iter().flat_map(|wanting| inventory.idle(wanting.claims)));
-    let ledger = of_problem.ledger_after(&released);
+    let idle = wanting.iter().flat_map(|wanting| inventory.idle(wanting.claims));
+    let ledger = of_problem.ledger_after(&released.iter().copied().chain(idle).collect());
     let could_host = Host::all(problem, of_problem);
     let reaches: Vec<_> =
         could_host.iter().flatten().map(|host| |scope: &NodeScope| host.places.reach(scope)).collect();
@@ -44,6 +48,29 @@ pub(crate) fn want_too_much(packing: &Packing<'_>, copies: &[(ClassId, u32)]) ->
         all.map(|(host, reaches)| Hosts { shapes: host.shapes.clone(), machines: host.machines, reaches }).collect()
     });
     dra_sched::packing::want_too_much(inventory, &wanting, hosts.as_deref(), &ledger)
+}
+
+/// Whether so many copies of classes are more consumers of a claim than it can have.
+fn are_too_many_consumers(
+    of_problem: &ProblemDevices<'_>,
+    released: &BTreeSet<ClaimId>,
+    problem: &Problem<'_>,
+    copies: &[(ClassId, u32)],
+) -> bool {
+    // Variants differ in extended resources only: the claims that exist are the same in each.
+    let of_class = |&(class, copies): &(ClassId, u32)| {
+        let class = &problem.classes[class];
+        let shares = class.devices.as_ref().is_some_and(|devices| devices.shares_claims);
+        shares.then(|| (of_problem.claims(class, 0), copies))
+    };
+    let pods: Vec<(&[ClaimUse], u32)> = copies.iter().filter_map(of_class).collect();
+    if pods.is_empty() {
+        return false;
+    }
+    let inventory = &of_problem.devices.inventory;
+    let idle = pods.iter().flat_map(|(claims, _)| inventory.idle(claims));
+    let ledger = of_problem.ledger_after(&released.iter().copied().chain(idle).collect());
+    ledger.are_too_many_consumers(inventory, pods.iter().copied())
 }
 
 /// Machines that may bring pools for others: of the pods of one class, or one that is on its way.
