@@ -80,7 +80,9 @@ impl Stage {
             Self::Aws => "the adapter to AWS: the SDK against moto, on the wire",
             Self::E2e => "the controller on a real control plane",
             Self::Dra => "devices on a real control plane of Kubernetes 1.37",
-            Self::Release => "an optimized controller with the SDK of AWS on a real control plane, and its image",
+            Self::Release => {
+                "the controller with the SDK of AWS, linked statically, on a real control plane, and its image"
+            }
         }
     }
 
@@ -174,9 +176,9 @@ struct Released {
     image: Option<PathBuf>,
 }
 
-/// A release but for the linking in one piece, which takes half an hour on two processors and changes size and speed
-/// only. The stage `instructions` compiles most of it.
-const RELEASED: &str = "instructions";
+/// A release that is optimized less and not linked in one piece: size and speed are all that differs, and a release
+/// takes half an hour on two processors. `cargo xtask image` makes that.
+const RELEASED: &str = "ci";
 
 /// Builds both for this computer. Where what the image takes cannot be had, the binary alone, as Cargo builds it here.
 fn released() -> Result<Released> {
