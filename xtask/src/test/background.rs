@@ -21,7 +21,7 @@ const AHEAD: [Stage; 3] = [Stage::Instructions, Stage::Fuzz, Stage::Release];
 pub(crate) struct Background {
     control_planes: RefCell<Option<JoinHandle<()>>>,
     /// Ends with us, if something stops us before it is through.
-    ahead: Option<Child>,
+    ahead: RefCell<Option<Child>>,
 }
 
 impl Background {
@@ -33,7 +33,7 @@ impl Background {
                 None
             }
         };
-        Self { control_planes: RefCell::new(build_control_planes(stages)), ahead }
+        Self { control_planes: RefCell::new(build_control_planes(stages)), ahead: RefCell::new(ahead) }
     }
 
     pub(super) fn wait_for_control_planes(&self) {
@@ -42,11 +42,19 @@ impl Background {
             let _ = build.join();
         }
     }
+
+    /// Until all is built ahead. What is built last writes more than Cargo keeps from being written twice at a time.
+    pub(super) fn wait_for_builds_ahead(&self) {
+        if let Some(mut child) = self.ahead.borrow_mut().take() {
+            // If it failed, the stage fails at the same step.
+            let _ = child.wait();
+        }
+    }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.ahead {
+        if let Some(child) = self.ahead.get_mut() {
             // It may have ended by itself, which is as good.
             let _ = child.kill();
             let _ = child.wait();
@@ -93,9 +101,10 @@ fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<()>> {
 }
 
 /// Starts this program once more, at the least priority, so that it takes only what the stages leave idle. Nobody
-/// waits for it: Cargo lets a stage wait whose build is under way.
+/// but the last of them waits for it: Cargo lets a stage wait whose build is under way.
 fn start_ahead(stages: &[Stage]) -> Result<Option<Child>> {
-    let ahead: Vec<Stage> = AHEAD.into_iter().filter(|stage| stages.contains(stage)).collect();
+    let is_built = |stage: &Stage| stages.contains(stage) && stage.skipped().is_none();
+    let ahead: Vec<Stage> = AHEAD.into_iter().filter(is_built).collect();
     // A stage alone builds at once.
     if stages.len() < 2 || ahead.is_empty() {
         return Ok(None);
@@ -108,7 +117,7 @@ fn start_ahead(stages: &[Stage]) -> Result<Option<Child>> {
     let log = File::create(&log).with_context(|| format!("write {}", log.display()))?;
     let mut again = command("nice");
     again.args(["-n", "19"]).arg(std::env::current_exe().context("find this program")?).arg("test");
-    again.args(ahead.iter().filter(|stage| stage.skipped().is_none()).flat_map(|stage| ["--ahead", stage.name()]));
+    again.args(ahead.iter().flat_map(|stage| ["--ahead", stage.name()]));
     again.stdout(log.try_clone().context("share the log")?).stderr(log).stdin(Stdio::null());
     again.spawn().context("run nice").map(Some)
 }

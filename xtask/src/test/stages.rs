@@ -159,6 +159,7 @@ impl Stage {
                 targets::run_all(&targets::DRA, &environment, 0)
             }
             Self::Release => {
+                background.wait_for_builds_ahead();
                 let released = released()?;
                 background.wait_for_control_planes();
                 let binary = released.binary.to_string_lossy();
