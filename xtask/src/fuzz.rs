@@ -9,13 +9,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
-use crate::process::{build_with, command, describe, is_installed, output, target_folder};
+use crate::process::{build_with, command, describe, is_installed, output, side_by_side, target_folder};
 use crate::progress::Progress;
 
 /// The targets of `test/fuzz`, and the share of the time that each gets: the slower ones see fewer inputs in it.
@@ -87,29 +87,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let seconds = |share: u64| (options.seconds * share * lanes as u64 / shares).max(1);
     let progress = Progress::new();
     let begun = Instant::now();
-    let queue = Mutex::new(chosen.iter());
-    let outcomes = Mutex::new(BTreeMap::new());
     let (say, said) = mpsc::channel();
-    thread::scope(|scope| {
-        for say in vec![say; lanes] {
-            let (queue, outcomes, fuzzer) = (&queue, &outcomes, &fuzzer);
-            scope.spawn(move || {
-                while let Some(&(name, share)) = queue.lock().ok().and_then(|mut queue| queue.next()) {
-                    // Nobody listens only if the main thread has panicked.
-                    let _ = say.send(format!("{name} for {} s", seconds(share)));
-                    let outcome = fuzzer.fuzz(name, seconds(share));
-                    if let Ok(mut outcomes) = outcomes.lock() {
-                        outcomes.insert(name, outcome);
-                    }
-                }
-            });
-        }
+    let outcomes = thread::scope(|scope| {
+        let (chosen, fuzzer, seconds) = (chosen.clone(), &fuzzer, &seconds);
+        let fuzzing = scope.spawn(move || {
+            side_by_side(chosen, lanes, |(name, share)| {
+                // Nobody listens only if the main thread has panicked.
+                let _ = say.send(format!("{name} for {} s", seconds(share)));
+                (name, fuzzer.fuzz(name, seconds(share)))
+            })
+        });
         for text in said {
             progress.say(&format!("{text}; {} s of about {} s are over", begun.elapsed().as_secs(), options.seconds));
         }
+        fuzzing.join()
     });
     drop(progress);
-    let outcomes = outcomes.into_inner().unwrap_or_default();
+    let outcomes: BTreeMap<_, _> = outcomes.map_err(|_| anyhow!("fuzzing panicked"))?.into_iter().collect();
     if options.keep {
         for (name, _) in &chosen {
             fuzzer.keep(name)?;

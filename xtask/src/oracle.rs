@@ -1,10 +1,8 @@
 //! `cargo xtask oracle`: Kubernetes' own libraries and ours, on the same random questions, for each release that is
 //! imitated: the device allocator, the evaluator of device selectors, and the scheduler's plugins around them.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use go_programs::Program;
 
-use crate::process::{build, command, describe};
+use crate::process::{build, command, describe, side_by_side};
 use crate::progress::Progress;
 use crate::release::Release;
 
@@ -171,27 +169,13 @@ struct Answer {
 /// Runs the comparisons, as many at a time as there are processors, since each is one program that asks another in
 /// turn. Prints what each said once it has ended. The results are in the order given.
 fn ask_all(questions: Vec<(Subject, u64, Command)>) -> Vec<(String, Result<Answer>)> {
-    let lanes = thread::available_parallelism().map_or(1, usize::from).min(questions.len());
-    let queue = Mutex::new(questions.into_iter().enumerate());
-    let answers = Mutex::new(BTreeMap::new());
-    thread::scope(|scope| {
-        for _ in 0..lanes {
-            scope.spawn(|| {
-                while let Some((index, (subject, seed, mut ask))) = lock(&queue).next() {
-                    eprintln!("{}, seed {seed}: asking", subject.example());
-                    let (said, answer) = ask_and_count(&mut ask);
-                    let mut answers = lock(&answers);
-                    println!("\n{}, seed {seed}\n{}", subject.example(), said.trim_end());
-                    answers.insert(index, (describe(&ask), answer));
-                }
-            });
-        }
-    });
-    answers.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(questions.len());
+    side_by_side(questions, threads, |(subject, seed, mut ask)| {
+        eprintln!("{}, seed {seed}: asking", subject.example());
+        let (said, answer) = ask_and_count(&mut ask);
+        println!("\n{}, seed {seed}\n{}", subject.example(), said.trim_end());
+        (describe(&ask), answer)
+    })
 }
 
 /// Runs a comparison, and gives what it printed and what it counted last.

@@ -1,8 +1,11 @@
 //! Runs the tools that do the work, from the top of the repository.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -82,6 +85,24 @@ pub(crate) fn build_by(command: &mut Command, executable: &str) -> Result<PathBu
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
     let wanted = |path: &PathBuf| path.file_stem().is_some_and(|name| name == executable);
     built.into_iter().find(wanted).with_context(|| format!("{} built no {executable}", describe(command)))
+}
+
+/// Does all jobs, each thread the next one that nobody has begun. The results are in the order of the jobs.
+pub(crate) fn side_by_side<J: Send, T: Send>(jobs: Vec<J>, threads: usize, work: impl Fn(J) -> T + Sync) -> Vec<T> {
+    let queue = Mutex::new(jobs.into_iter().enumerate());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let results = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((index, job)) = next() {
+                    let result = work(job);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(index, result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
 /// Where Cargo puts what it builds.
