@@ -9,28 +9,17 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-/// A command at the top of the repository. Cargo is the one that started us.
+/// A command at the top of the repository.
 pub(crate) fn command(program: &str) -> Command {
-    let mut command = match (program, std::env::var_os("CARGO")) {
-        ("cargo", Some(cargo)) => Command::new(cargo),
-        _ => Command::new(program),
-    };
+    let mut command = Command::new(program);
     command.current_dir(go_programs::repository()).stdin(Stdio::null());
     command
 }
 
 /// Cargo with the given arguments.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = command("cargo");
-    // What Cargo tells us of ourselves. Some build scripts ask to be run again where these change (`ring`), so Cargo
-    // would compile the Kubernetes client anew whenever it is started by us after it was started by hand.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&name);
-        }
-    }
-    command.args(arguments);
+    let mut command = go_programs::cargo();
+    command.stdin(Stdio::null()).args(arguments);
     command
 }
 

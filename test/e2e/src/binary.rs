@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,12 +30,10 @@ fn build() -> Result<(Scratch, PathBuf)> {
     if let Some(path) = std::env::var_os(OVERRIDE) {
         return Ok((scratch, path.into()));
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // All packages' features, as in `cargo test --workspace`, so that dependencies are not compiled a second time.
-    let output = Command::new(cargo)
+    let output = go_programs::cargo()
         .args(["build", "--workspace", "--bin", "dovetail", "--features", "provisioner/failpoints"])
         .arg("--message-format=json-render-diagnostics")
-        .current_dir(go_programs::repository())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

@@ -14,6 +14,7 @@ pub use build::{Error, Report};
 pub use cache::folder as cache_folder;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A Go module of this repository that builds to one program.
 #[derive(Clone, Copy, Debug)]
@@ -151,4 +152,21 @@ impl Program {
 #[must_use]
 pub fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Cargo, at the top of the repository; the one that started us, if one did.
+///
+/// It is not told what that one told of the package that was started. Some build scripts ask to be run again where this
+/// changes (`ring`), so Cargo would compile the Kubernetes client anew whenever another package starts it.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(repository());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
 }

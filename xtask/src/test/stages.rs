@@ -177,8 +177,8 @@ struct Released {
     image: Option<PathBuf>,
 }
 
-/// A release that is optimized less and not linked in one piece: size and speed are all that differs, and a release
-/// takes half an hour on two processors. `cargo xtask image` makes that.
+/// A profile that does not optimize: size and speed are all that differs, and a release takes half an hour on two
+/// processors. `cargo xtask image` makes that.
 const RELEASED: &str = "ci";
 
 /// Builds both for this computer. Where what the image takes cannot be had, the binary alone, as Cargo builds it here.

@@ -61,6 +61,19 @@ fn waits_for(pod: &Pod) -> Option<&str> {
     scheduled(pod)?.message.as_deref()
 }
 
+/// Until kube-scheduler has given up on every pod that waits: so a controller that starts then plans all of them at once,
+/// however slowly they were made.
+async fn given_up(corner: &Corner, waiting: usize) -> Result<()> {
+    eventually("kube-scheduler has given up on all pods", DEADLINE, async || {
+        let pods = corner.pods().await?;
+        let without: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).collect();
+        let given_up = without.iter().filter(|pod| waits_for(pod).is_some()).count();
+        ensure!(without.len() == waiting && given_up == waiting, "{given_up} of {} pods", without.len());
+        Ok(())
+    })
+    .await
+}
+
 /// Runs the binary with an administrator's rights; gives its standard output.
 fn dovetail(options: &controller::Options, cluster: &Cluster, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(&options.binary);
@@ -103,13 +116,7 @@ async fn a_deployment_without_constraints_is_spread_over_the_machines_that_were_
     };
     let web = objects::deployment(&corner.name, "web", 6, &json!({ "cpu": REQUESTS }));
     corner.apply([service, web, till(0), till(1)]).await?;
-    eventually("kube-scheduler has given up on all pods", DEADLINE, async || {
-        let pods = corner.pods().await?;
-        let given_up = pods.iter().filter(|pod| waits_for(pod).is_some()).count();
-        ensure!(pods.len() == 8 && given_up == 8, "{given_up} of {} pods", pods.len());
-        Ok(())
-    })
-    .await?;
+    given_up(&corner, 8).await?;
 
     let path = |name: &str| cluster.control_plane.folder().join(name).display().to_string();
     let (file, scheduler, nothing) = (path("cluster.jsonl"), path("defaults.json"), path("nothing.yaml"));
@@ -160,15 +167,22 @@ async fn a_deployment_without_constraints_is_spread_over_the_machines_that_were_
 async fn pods_that_were_planned_without_the_defaults_wait_until_the_controller_is_told_of_them() -> Result<()> {
     let (cluster, corner) = spreading("default-spread-untold").await?;
     let told = cluster.controller()?.env("SCHEDULER_CONFIG", &scheduler_config()).named("told");
+    // A controller plans nothing for a NodePool that none has looked at.
     let controller = Controller::start_ready(&told).await?;
-    // A machine in each zone, so that kube-scheduler has two domains to compare.
+    corner.ready().await?;
+    controller.terminate().await?;
+    // A machine in each zone, so that kube-scheduler has two domains to compare, and no room on either.
     corner.apply([objects::deployment(&corner.name, "first", 8, &json!({ "cpu": REQUESTS }))]).await?;
+    given_up(&corner, 8).await?;
+    let controller = Controller::start_ready(&told).await?;
     corner.bound(8).await?;
+    ensure!(corner.nodes().await?.len() == 2, "{} nodes for two full machines", corner.nodes().await?.len());
     ensure!(by_zone(&corner, "first-").await? == evenly(4), "{:?}", by_zone(&corner, "first-").await?);
     controller.terminate().await?;
 
-    let untold = Controller::start_ready(&cluster.controller()?.named("untold")).await?;
     corner.apply([objects::deployment(&corner.name, "second", 4, &json!({ "cpu": REQUESTS }))]).await?;
+    given_up(&corner, 4).await?;
+    let untold = Controller::start_ready(&cluster.controller()?.named("untold")).await?;
     eventually("kube-scheduler leaves some waiting beside a machine with room", DEADLINE, async || {
         let pods = corner.pods().await?;
         let reasons: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).filter_map(waits_for).collect();
