@@ -134,7 +134,7 @@ pub(crate) fn build_fuzzer() -> Result<PathBuf> {
     let target = format!("--target={host}");
     // A target of its own, so that build scripts and macros have no counters, and other builds are not disturbed.
     let arguments = ["--package=fuzz", "--bin=fuzz", "--features=coverage", "--profile=fuzz", &target];
-    build_with(&arguments, "fuzz", &[("CARGO_ENCODED_RUSTFLAGS", COVERAGE.join("\u{1f}"))])
+    build_with(&arguments, "fuzz", &[("CARGO_ENCODED_RUSTFLAGS".to_owned(), COVERAGE.join("\u{1f}"))])
         .context("the fuzzer needs a C++ compiler (Debian: g++)")
 }
 

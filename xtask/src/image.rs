@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use crate::process::target_folder;
-pub(crate) use build::Tools;
+pub(crate) use build::{Told, Tools};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -58,9 +58,9 @@ pub(crate) fn is_installed(program: &str) -> bool {
 }
 
 /// As [`build`], with these variables in Cargo's environment.
-pub(crate) fn build_with(arguments: &[&str], executable: &str, variables: &[(&str, String)]) -> Result<PathBuf> {
+pub(crate) fn build_with(arguments: &[&str], executable: &str, variables: &[(String, String)]) -> Result<PathBuf> {
     let mut command = cargo(["build", "--message-format=json-render-diagnostics"]);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command.envs(variables.iter().cloned());
     build_by(command.args(arguments), executable)
 }
 

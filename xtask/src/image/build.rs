@@ -56,25 +56,54 @@ impl Tools {
 
     /// Builds the controller with a profile of Cargo's and the SDK of AWS.
     pub(super) fn build(&self, profile: &str) -> Result<PathBuf> {
-        let sdk = crate::trimmed_sdk::make()?;
-        let (config, target) = (format!("--config={}", sdk.display()), self.platform.rust_target());
-        let target_is = format!("--target={target}");
-        let profile = format!("--profile={profile}");
-        let told = [&profile, "--locked", "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws"];
+        let told = self.told(profile)?;
+        build_with(&told.for_controller(), "dovetail", &told.variables)
+    }
+
+    /// How Cargo is told of them.
+    pub(crate) fn told(&self, profile: &str) -> Result<Told> {
+        let target = self.platform.rust_target();
+        let mut told = Told::of_this_computer(profile)?;
+        told.arguments.push(format!("--target={target}"));
         let (of_cc, of_cargo) = (target.replace('-', "_"), target.replace('-', "_").to_uppercase());
         let [compiler, archiver] = self.programs.each_ref().map(|path| path.display().to_string());
-        let (cc, ar) = (format!("CC_{of_cc}"), format!("AR_{of_cc}"));
-        let linker = format!("CARGO_TARGET_{of_cargo}_LINKER");
-        let variables = [(cc.as_str(), compiler), (&ar, archiver), (&linker, "rust-lld".to_owned())];
-        build_with(&[&told[..], &[&config, &target_is]].concat(), "dovetail", &variables)
+        told.variables = vec![
+            (format!("CC_{of_cc}"), compiler),
+            (format!("AR_{of_cc}"), archiver),
+            (format!("CARGO_TARGET_{of_cargo}_LINKER"), "rust-lld".to_owned()),
+        ];
+        Ok(told)
     }
 }
 
-/// Zig has other names for targets, and is told of one more by whoever takes it for clang.
+/// Arguments and variables with which Cargo builds for a platform, with the trimmed SDK.
+pub(crate) struct Told {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+impl Told {
+    /// Without any tools: linked as Cargo links here.
+    pub(crate) fn of_this_computer(profile: &str) -> Result<Self> {
+        let sdk = crate::trimmed_sdk::make()?;
+        let arguments =
+            vec![format!("--profile={profile}"), "--locked".to_owned(), format!("--config={}", sdk.display())];
+        Ok(Self { arguments, variables: Vec::new() })
+    }
+
+    /// The arguments for the controller's binary.
+    pub(crate) fn for_controller(&self) -> Vec<&str> {
+        let binary = ["--package=dovetail", "--bin=dovetail", "--features=dovetail/aws"];
+        self.arguments.iter().map(String::as_str).chain(binary).collect()
+    }
+}
+
+/// Zig has other names for targets, and is told of one more by whoever takes it for clang. What is not optimized it
+/// would have checked by a library that Rust's linker does not know.
 fn compiler(python: &Path, target: &str) -> String {
     format!(
         "#!/bin/sh\nfor argument do\n  shift\n  case $argument in --target=*) ;; *) set -- \"$@\" \"$argument\" ;; esac\ndone\n\
-         exec '{}' -m ziglang cc -target {target} \"$@\"\n",
+         exec '{}' -m ziglang cc -target {target} -fno-sanitize=undefined \"$@\"\n",
         python.display()
     )
 }

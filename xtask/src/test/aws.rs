@@ -11,17 +11,15 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use super::targets::{self, AWS};
+use crate::image::Told;
 use crate::process::command;
 use crate::python::environment;
-use crate::trimmed_sdk;
 
 const SERVER: &str = "test/moto";
 
-pub(crate) fn check() -> Result<()> {
-    let config = trimmed_sdk::make()?;
-    let config = config.to_string_lossy();
+pub(crate) fn check(told: &Told) -> Result<()> {
     let started = Instant::now();
-    targets::build(&AWS, &config)?;
+    targets::build(&AWS, told)?;
     println!("compiled in {:.0} s", started.elapsed().as_secs_f64());
     let server = Server::start(&environment("moto", "test/moto/requirements.txt")?)?;
     let address = format!("http://127.0.0.1:{}", server.port);
@@ -35,7 +33,7 @@ pub(crate) fn check() -> Result<()> {
         ("AWS_CONFIG_FILE", "/dev/null"),
         ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null"),
     ];
-    targets::run_with(&AWS, &config, &environment)
+    targets::run_with(&AWS, told, &environment)
 }
 
 /// The server, which ends with us: it reads our end of a pipe.

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::background::Background;
 use super::{FEATURES, aws, cargo_deny, differs, go, layers, purity, targets, tidy};
-use crate::image::{self, Platform, Tools};
+use crate::image::{self, Platform, Told, Tools};
 use crate::process::{build, cargo, run, target_folder};
 use crate::release::Release;
 
@@ -144,7 +144,10 @@ impl Stage {
                 go::check()
             }
             Self::Helm => targets::run_all(&targets::HELM, &[], 0),
-            Self::Aws => aws::check(),
+            Self::Aws => {
+                background.wait_for_builds_ahead();
+                aws::check(&told_as_for_the_image()?)
+            }
             Self::E2e => {
                 background.wait_for_control_planes();
                 let audit = audit_folder()?;
@@ -191,12 +194,17 @@ fn released() -> Result<Released> {
         }
         Err(error) => {
             println!("left out: the image, and the binary is not linked statically: {error:#}");
-            let sdk = crate::trimmed_sdk::make()?;
-            let config = format!("--config={}", sdk.display());
-            let profile = format!("--profile={RELEASED}");
-            let told = [&profile, "--package=dovetail", "--bin=dovetail", "--features=dovetail/aws", &config];
-            Ok(Released { binary: build(&told, "dovetail")?, image: None })
+            let told = Told::of_this_computer(RELEASED)?;
+            Ok(Released { binary: build(&told.for_controller(), "dovetail")?, image: None })
         }
+    }
+}
+
+/// What Cargo is told for tests that share what is compiled for the image.
+fn told_as_for_the_image() -> Result<Told> {
+    match Tools::get(Platform::host()) {
+        Ok(tools) => tools.told(RELEASED),
+        Err(_) => Told::of_this_computer(RELEASED),
     }
 }
 

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::FEATURES;
+use crate::image::Told;
 use crate::process::{self, cargo, command, output, run};
 
 /// Tests that are run together.
@@ -70,10 +71,11 @@ pub(super) const RELEASE: [Selection; 1] = [Selection {
 pub(super) const IMAGE: [Selection; 1] =
     [Selection { arguments: &["--workspace", "--test", "image"], features: FEATURES, lib_of: None, for_tests: &[] }];
 
-/// They share one server, so they run one after another.
+/// They share one server, so they run one after another. With the controller's package the dependencies have the
+/// features that they have in its image, for which they are compiled anyway.
 pub(super) const AWS: [Selection; 1] = [Selection {
-    arguments: &["--package", "cloudprovider-aws-sdk"],
-    features: crate::trimmed_sdk::FEATURE,
+    arguments: &["--package", "cloudprovider-aws-sdk", "--package", "dovetail", "--lib", "--test", "wire"],
+    features: "cloudprovider-aws-sdk/sdk,dovetail/aws",
     lib_of: None,
     for_tests: &["--test-threads=1"],
 }];
@@ -131,17 +133,19 @@ impl Selection {
     fn takes(&self, package: &str, target: &Target) -> bool {
         let is = |kind: &str| target.kind.iter().any(|it| it == kind);
         let (mut any_target, mut named) = (true, false);
+        let (mut any_package, mut named_package) = (true, false);
         let mut arguments = self.arguments.iter();
         while let Some(argument) = arguments.next() {
             match *argument {
                 "--workspace" => {}
                 "--exclude" if arguments.next() == Some(&package) => return false,
                 "--exclude" => {}
-                "--package" if arguments.next() != Some(&package) => return false,
-                "--package" => {}
+                "--package" => {
+                    (any_package, named_package) = (false, arguments.next() == Some(&package) || named_package);
+                }
                 "--lib" => (any_target, named) = (false, named || is("lib")),
                 "--test" => {
-                    (any_target, named) = (false, named || arguments.next() == Some(&&*target.name) && is("test"));
+                    (any_target, named) = (false, arguments.next() == Some(&&*target.name) && is("test") || named);
                 }
                 // One that is not known here selects nothing, so that the check fails and is looked at.
                 _ => return false,
@@ -149,7 +153,10 @@ impl Selection {
         }
         let of_library = self.lib_of.is_none_or(|name| name == package && is("lib"));
         let has = |feature: &String| self.features.split(',').any(|on| on == format!("{package}/{feature}"));
-        of_library && (any_target || named) && target.required_features.iter().all(has)
+        of_library
+            && (any_package || named_package)
+            && (any_target || named)
+            && target.required_features.iter().all(has)
     }
 
     /// Runs the tests; `environment` is what they find set, `cargo_is_told` comes before all else.
@@ -202,16 +209,20 @@ pub(super) fn run_all(selections: &[Selection], environment: &[(&str, &str)], li
     run_told(selections, &[], environment, lines)
 }
 
-/// Runs selections with a file of Cargo's configuration.
-pub(super) fn run_with(selections: &[Selection], config: &str, environment: &[(&str, &str)]) -> Result<()> {
-    run_told(selections, &["--config", config], environment, 0)
+/// Runs selections as Cargo is told to build them.
+pub(super) fn run_with(selections: &[Selection], told: &Told, environment: &[(&str, &str)]) -> Result<()> {
+    let mut environment = environment.to_vec();
+    environment.extend(told.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let arguments: Vec<&str> = told.arguments.iter().map(String::as_str).collect();
+    run_told(selections, &arguments, &environment, 0)
 }
 
 /// Compiles what [`run_with`] runs.
-pub(super) fn build(selections: &[Selection], config: &str) -> Result<()> {
+pub(super) fn build(selections: &[Selection], told: &Told) -> Result<()> {
     selections.iter().try_for_each(|selection| {
-        let told = ["test", "--no-run", "--config", config, "--features", selection.features];
-        run(cargo(told).args(selection.arguments))
+        let mut tests = cargo(["test", "--no-run", "--features", selection.features]);
+        tests.args(selection.arguments).args(&told.arguments).envs(told.variables.iter().cloned());
+        run(&mut tests)
     })
 }
 
