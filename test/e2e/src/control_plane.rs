@@ -187,7 +187,7 @@ impl ControlPlane {
         let log_path = scratch.path().join("up.log");
         let mut command = Command::new(&program);
         command.arg("up").arg("--dir").arg(scratch.path()).arg("--exit-with-parent");
-        // A fifth of what it computes until it is ready would be its collector of garbage, for an eighth less of memory.
+        // A fifth of what it computes until it is ready would be to collect garbage, for an eighth less of memory.
         command.env("GOGC", "400");
         // Its data is thrown away, so nothing needs to end in good order.
         command.args(["--shutdown-grace-ms", "0", "--gates"]).arg(match options.gates {

@@ -61,8 +61,8 @@ fn waits_for(pod: &Pod) -> Option<&str> {
     scheduled(pod)?.message.as_deref()
 }
 
-/// Until kube-scheduler has given up on every pod that waits: so a controller that starts then plans all of them at once,
-/// however slowly they were made.
+/// Until kube-scheduler has given up on every pod that waits: so a controller that starts then plans all of them at
+/// once, however slowly they were made.
 async fn given_up(corner: &Corner, waiting: usize) -> Result<()> {
     eventually("kube-scheduler has given up on all pods", DEADLINE, async || {
         let pods = corner.pods().await?;
