@@ -20,19 +20,29 @@ const AHEAD: [Stage; 3] = [Stage::Instructions, Stage::Fuzz, Stage::Release];
 
 pub(crate) struct Background {
     control_planes: RefCell<Option<JoinHandle<()>>>,
-    /// Ends with us, if something stops us before it is through.
-    ahead: RefCell<Option<Child>>,
+    ahead: RefCell<Vec<Ahead>>,
+}
+
+/// A stage's build under way. It ends with us, if something stops us before it is through.
+struct Ahead {
+    stage: Stage,
+    build: Child,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as good.
+        let _ = self.build.kill();
+        let _ = self.build.wait();
+    }
 }
 
 impl Background {
     pub(crate) fn start(stages: &[Stage]) -> Self {
-        let ahead = match start_ahead(stages) {
-            Ok(child) => child,
-            Err(error) => {
-                eprintln!("nothing is built ahead: {error:#}");
-                None
-            }
-        };
+        let ahead = start_ahead(stages).unwrap_or_else(|error| {
+            eprintln!("nothing is built ahead: {error:#}");
+            Vec::new()
+        });
         Self { control_planes: RefCell::new(build_control_planes(stages)), ahead: RefCell::new(ahead) }
     }
 
@@ -43,21 +53,12 @@ impl Background {
         }
     }
 
-    /// Until all is built ahead. What is built last writes more than Cargo keeps from being written twice at a time.
-    pub(super) fn wait_for_builds_ahead(&self) {
-        if let Some(mut child) = self.ahead.borrow_mut().take() {
+    /// Until what a stage needs is built. Cargo lets builds of one folder wait for each other, but not what is written
+    /// beside them.
+    pub(super) fn wait_for_build_of(&self, stage: Stage) {
+        for ahead in self.ahead.borrow_mut().iter_mut().filter(|ahead| ahead.stage == stage) {
             // If it failed, the stage fails at the same step.
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        if let Some(child) = self.ahead.get_mut() {
-            // It may have ended by itself, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
+            let _ = ahead.build.wait();
         }
     }
 }
@@ -100,24 +101,28 @@ fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<()>> {
     })
 }
 
-/// Starts this program once more, at the least priority, so that it takes only what the stages leave idle. Nobody
-/// but the last of them waits for it: Cargo lets a stage wait whose build is under way.
-fn start_ahead(stages: &[Stage]) -> Result<Option<Child>> {
+/// Starts this program once more for each, at the least priority, so that they take only what the stages leave idle:
+/// all at once, since the end of a build has but one crate at a time to compile.
+fn start_ahead(stages: &[Stage]) -> Result<Vec<Ahead>> {
     let is_built = |stage: &Stage| stages.contains(stage) && stage.skipped().is_none();
-    let ahead: Vec<Stage> = AHEAD.into_iter().filter(is_built).collect();
+    let stages_ahead: Vec<Stage> = AHEAD.into_iter().filter(is_built).collect();
     // A stage alone builds at once.
-    if stages.len() < 2 || ahead.is_empty() {
-        return Ok(None);
+    if stages.len() < 2 || stages_ahead.is_empty() {
+        return Ok(Vec::new());
     }
-    if ahead.contains(&Stage::Release) {
+    if stages_ahead.contains(&Stage::Release) {
         // Written here, so that no two write it at a time.
         trimmed_sdk::make().context("trim the SDK of AWS")?;
     }
-    let log = target_folder()?.join("build-ahead.log");
-    let log = File::create(&log).with_context(|| format!("write {}", log.display()))?;
-    let mut again = command("nice");
-    again.args(["-n", "19"]).arg(std::env::current_exe().context("find this program")?).arg("test");
-    again.args(ahead.iter().flat_map(|stage| ["--ahead", stage.name()]));
-    again.stdout(log.try_clone().context("share the log")?).stderr(log).stdin(Stdio::null());
-    again.spawn().context("run nice").map(Some)
+    let program = std::env::current_exe().context("find this program")?;
+    let folder = target_folder()?;
+    let start = |stage: Stage| {
+        let log = folder.join(format!("build-ahead-{}.log", stage.name()));
+        let log = File::create(&log).with_context(|| format!("write {}", log.display()))?;
+        let mut again = command("nice");
+        again.args(["-n", "19"]).arg(&program).args(["test", "--ahead", stage.name()]);
+        again.stdout(log.try_clone().context("share the log")?).stderr(log).stdin(Stdio::null());
+        Ok(Ahead { stage, build: again.spawn().context("run nice")? })
+    };
+    stages_ahead.into_iter().map(start).collect()
 }

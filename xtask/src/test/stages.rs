@@ -145,7 +145,7 @@ impl Stage {
             }
             Self::Helm => targets::run_all(&targets::HELM, &[], 0),
             Self::Aws => {
-                background.wait_for_builds_ahead();
+                background.wait_for_build_of(Self::Release);
                 aws::check(&told_as_for_the_image()?)
             }
             Self::E2e => {
@@ -162,7 +162,7 @@ impl Stage {
                 targets::run_all(&targets::DRA, &environment, 0)
             }
             Self::Release => {
-                background.wait_for_builds_ahead();
+                background.wait_for_build_of(Self::Release);
                 let released = released()?;
                 background.wait_for_control_planes();
                 let binary = released.binary.to_string_lossy();
