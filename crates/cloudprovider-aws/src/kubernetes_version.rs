@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use crate::discovery::findings::MinorVersion;
 use crate::service::Eks;
+use crate::telemetry::Metrics;
 
 /// Tells the version.
 #[async_trait]
@@ -24,6 +25,8 @@ pub struct OfEks {
     pub eks: Arc<dyn Eks>,
     /// The cluster's name.
     pub cluster: String,
+    /// Counts calls that fail.
+    pub metrics: Metrics,
 }
 
 impl std::fmt::Debug for OfEks {
@@ -35,7 +38,10 @@ impl std::fmt::Debug for OfEks {
 #[async_trait]
 impl VersionSource for OfEks {
     async fn version(&self) -> Result<String, String> {
-        let description = self.eks.describe_cluster(&self.cluster).await.map_err(|error| error.to_string())?;
+        let description = self.eks.describe_cluster(&self.cluster).await.map_err(|error| {
+            self.metrics.call_failed(&error);
+            error.to_string()
+        })?;
         Ok(description.version)
     }
 }
@@ -78,7 +84,7 @@ mod tests {
     #[test]
     fn the_version_follows_the_cluster_and_stays_where_none_is_told() {
         let cloud = sample("c", VirtualClock::default().clock());
-        let source = OfEks { eks: Arc::new(cloud.clone()), cluster: "c".to_owned() };
+        let source = OfEks { eks: Arc::new(cloud.clone()), cluster: "c".to_owned(), metrics: Metrics::default() };
         let set = |version: &str| {
             let description = block_on(cloud.describe_cluster("c")).unwrap();
             cloud.add_cluster("c", ClusterDescription { version: version.to_owned(), ..description });

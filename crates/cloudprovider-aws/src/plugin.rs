@@ -64,7 +64,9 @@ impl ProviderPlugin for AwsPlugin {
         let services = connector.connect(&options).await.map_err(|error| BuildError::new("provider aws", error))?;
         let facts = facts(&options, &services, &setup.client).await?;
         let kubernetes = KubernetesVersion::new(facts.kubernetes);
-        let version_source = version_source(&options, &services, &setup.client);
+        let metrics = Metrics::register(setup.metrics.sub_registry_with_prefix("karpenter"));
+        metrics.register_own(setup.metrics.sub_registry_with_prefix("dovetail"));
+        let version_source = version_source(&options, &services, &setup.client, &metrics);
         let namespace = options.records_namespace.clone().unwrap_or(setup.namespace);
         info!(
             region = services.region,
@@ -74,8 +76,6 @@ impl ProviderPlugin for AwsPlugin {
             namespace,
             "launching machines of EC2"
         );
-        let metrics = Metrics::register(setup.metrics.sub_registry_with_prefix("karpenter"));
-        metrics.register_own(setup.metrics.sub_registry_with_prefix("dovetail"));
         let seed = RandomState::new().hash_one(std::process::id());
         let objects = Arc::new(ApiCluster::new(setup.client, &namespace));
         let provider = Ec2CloudProvider::new(provider::Setup {
@@ -161,9 +161,15 @@ impl VersionSource for ApiServer {
 }
 
 /// Who tells the version of Kubernetes, as the options say.
-fn version_source(options: &Options, services: &Services, client: &Client) -> Box<dyn VersionSource> {
+fn version_source(
+    options: &Options,
+    services: &Services,
+    client: &Client,
+    metrics: &Metrics,
+) -> Box<dyn VersionSource> {
     if options.eks_control_plane {
-        Box::new(OfEks { eks: Arc::clone(&services.eks), cluster: options.cluster_name.clone() })
+        let (cluster, metrics) = (options.cluster_name.clone(), metrics.clone());
+        Box::new(OfEks { eks: Arc::clone(&services.eks), cluster, metrics })
     } else {
         Box::new(ApiServer(client.clone()))
     }

@@ -16,6 +16,7 @@ use crate::provider::{Clock, Ec2CloudProvider};
 use crate::provider_id::MachineId;
 use crate::service::ec2::MachineStatus;
 use crate::service::{Ec2, Error, Kind as Fault, Sqs};
+use crate::telemetry::Telemetry;
 use crate::telemetry::events::{self, Notice};
 
 /// How long to wait where there was no message; the queue itself waits too.
@@ -28,6 +29,8 @@ const HEALTH: Duration = Duration::from_secs(60);
 const TOLERATED: DurationMs = DurationMs::from_seconds(120);
 /// What Karpenter's metrics call a message about nothing that matters here.
 const NOTHING: &str = "no_op";
+/// What we call a message that cannot be read, which Karpenter only logs.
+const UNREADABLE: &str = "unreadable";
 /// Events that end a machine or its rest.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
@@ -80,7 +83,7 @@ impl Watch {
     async fn look(&self) {
         loop {
             match self.check_health().await {
-                // Karpenter's users may not have given this right.
+                // Karpenter's users may not have given this right: the log would be full of it, and it is counted.
                 Ok(()) | Err(Failed::Call(Error { kind: Fault::Unauthorized, .. })) => {}
                 Err(error) => warn!(%error, "could not find out which machines fail their checks"),
             }
@@ -93,7 +96,7 @@ impl Watch {
 
     /// Takes what is in the queue; gives how many messages that were. One that cannot be handled now stays.
     pub(crate) async fn handle_messages(&self, queue: &dyn Sqs) -> Result<usize, Failed> {
-        let messages = queue.receive().await?;
+        let messages = queue.receive().await.map_err(|error| self.failed(error))?;
         if messages.is_empty() {
             return Ok(0);
         }
@@ -113,12 +116,13 @@ impl Watch {
                 // It will not become better.
                 Err(error) => {
                     warn!(%error, "left out a message of the interruption queue");
+                    metrics.received(UNREADABLE);
                     (None, Ok(()))
                 }
             };
             match handled {
                 Ok(()) => {
-                    queue.delete(&message.receipt).await?;
+                    queue.delete(&message.receipt).await.map_err(|error| self.failed(error))?;
                     metrics.deleted(told_at, (self.clock)());
                 }
                 Err(error) => failed = Some(error),
@@ -151,7 +155,7 @@ impl Watch {
 
     /// Gives up machines whose checks have failed for too long, or that AWS is about to take.
     pub(crate) async fn check_health(&self) -> Result<(), Failed> {
-        let found = self.ec2.describe_instance_status().await?;
+        let found = self.ec2.describe_instance_status().await.map_err(|error| self.failed(error))?;
         if found.is_empty() {
             return Ok(());
         }
@@ -186,6 +190,11 @@ impl Watch {
         self.objects.delete_claim(claim).await
     }
 
+    /// Counts a call that failed.
+    pub(super) fn failed(&self, error: Error) -> Failed {
+        Failed::call(error, self.provider.telemetry())
+    }
+
     fn tell(&self, claim: &NodeClaim, notice: Notice) {
         events::tell(&*self.provider.telemetry().events, claim, notice);
     }
@@ -217,12 +226,20 @@ fn verdict(status: &MachineStatus, now: Timestamp) -> Option<(&'static str, Endi
 /// Why nothing was learnt.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failed {
-    /// AWS did not answer as it should.
+    /// AWS did not answer as it should. It is made by [`Self::call`], which counts it.
     #[error(transparent)]
-    Call(#[from] Error),
+    Call(Error),
     /// The cluster did not.
     #[error(transparent)]
     Cluster(#[from] Failure),
+}
+
+impl Failed {
+    /// Counts a call that failed.
+    pub(super) fn call(error: Error, telemetry: &Telemetry) -> Self {
+        telemetry.metrics.call_failed(&error);
+        Self::Call(error)
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,8 @@ impl Watch {
                 self.end(claim, BLOCK_ENDS, Ending::Drained(taken_at)).await?;
             }
         }
-        let machines = self.ec2.describe_instances(&self.provider.all_machines()).await?;
+        let all = self.provider.all_machines();
+        let machines = self.ec2.describe_instances(&all).await.map_err(|error| self.failed(error))?;
         let now = (self.clock)();
         for machine in machines {
             let is_settled = now.since(machine.launched_at) >= SETTLED;

@@ -52,7 +52,8 @@ impl ShiftWatch {
 
     /// Asks which shifts there are, and tells of zones that are not as they were `told` last.
     pub(crate) async fn look(&self, told: &mut BTreeSet<String>) -> Result<(), Failed> {
-        let found = self.shifts.get_managed_resource(&self.cluster_arn).await?;
+        let found = self.shifts.get_managed_resource(&self.cluster_arn).await;
+        let found = found.map_err(|error| Failed::call(error, self.provider.telemetry()))?;
         self.provider.take_zonal_shifts(found);
         let shifted = self.provider.shifted_zones();
         if shifted == *told {

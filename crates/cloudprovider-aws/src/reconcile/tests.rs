@@ -9,7 +9,7 @@ use crate::memory::{CallFault, Cloud, Faults, Lag, Objects, VirtualClock, sample
 use crate::provider;
 use crate::service::ec2::{CapacityReservation, PlacementGroup};
 use crate::service::{ClusterDescription, Eks as _};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Metrics, Telemetry};
 
 const CLUSTER: &str = "test";
 
@@ -260,7 +260,8 @@ fn images_of_an_alias_follow_the_clusters_version() {
     let reconciler = world.reconciler(|settings| settings.kubernetes = version.clone());
     world.look(&reconciler);
     assert_eq!(world.status()["amis"][0]["id"], "ami-amd64");
-    let source = OfEks { eks: Arc::new(world.cloud.clone()), cluster: CLUSTER.to_owned() };
+    let metrics = Metrics::default();
+    let source = OfEks { eks: Arc::new(world.cloud.clone()), cluster: CLUSTER.to_owned(), metrics };
     let description = block_on(world.cloud.describe_cluster(CLUSTER)).unwrap();
     world.cloud.add_cluster(CLUSTER, ClusterDescription { version: "1.34".to_owned(), ..description });
     block_on(version.refresh(&source)).unwrap();

@@ -158,6 +158,7 @@ fn what_is_heard_is_counted_and_told_of_claim_and_node() {
             "{message_type=\"no_op\"} 1",
             "{message_type=\"rebalance_recommendation\"} 1",
             "{message_type=\"spot_interrupted\"} 2",
+            "{message_type=\"unreadable\"} 1",
         ]
     );
     assert_eq!(world.shown("interruption_deleted_messages_total"), [" 5"]);

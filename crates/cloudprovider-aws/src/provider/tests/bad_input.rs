@@ -1,11 +1,14 @@
 //! What is wrong in what others say: something that people look at names it, and everything else goes on.
 
+use std::collections::BTreeSet;
+
 use expect_test::expect;
 use prometheus_client::registry::Registry;
 
 use super::launches::{create, of_type, on_demand};
-use super::permissions::{calls_of_adapter, settings, world};
+use super::permissions::{calls_of_adapter, settings, watches, world};
 use super::*;
+use crate::kubernetes_version::{OfEks, VersionSource as _};
 use crate::reconcile::{self, NodeClassReconciler};
 use crate::telemetry::Metrics;
 
@@ -54,6 +57,7 @@ impl Story {
         // What fails here is in the log and in the metrics.
         let _ = provider.refresh_types(DurationMs::ZERO).await;
         let _ = provider.refresh_prices(Some(&*cloud)).await;
+        self.watch(provider, &cloud).await;
         let mut claim = self.world.claim("a", vec![of_type("m5.large"), on_demand()]);
         if let Some(made) = self.tell("launch", create(provider, &claim).await) {
             self.has_launched = true;
@@ -73,6 +77,17 @@ impl Story {
         class["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         self.world.objects.set_class(class);
         self.tell("end of the node class", reconciler.reconcile("default").await);
+    }
+
+    /// What goes on beside launches. What fails here, too, is in the log and in the metrics.
+    async fn watch(&self, provider: &Ec2CloudProvider, cloud: &Arc<Cloud>) {
+        let (watch, shifts) = watches(&self.world, provider, cloud);
+        let _ = watch.handle_messages(&**cloud).await;
+        let _ = watch.check_health().await;
+        let _ = shifts.look(&mut BTreeSet::new()).await;
+        let metrics = self.world.telemetry.metrics.clone();
+        let version = OfEks { eks: Arc::clone(cloud) as _, cluster: CLUSTER.to_owned(), metrics };
+        let _ = version.version().await;
     }
 
     /// The conditions that do not hold, but for those that only sum up others.
@@ -110,21 +125,19 @@ impl Story {
 
 #[test]
 fn a_call_that_is_not_permitted_is_named_and_what_does_not_need_it_goes_on() {
-    let of_the_story = ["ec2:", "iam:", "pricing:", "ssm:"];
-    // Who watches machines asks for their status; in memory a profile is made with its tags.
-    let not_made = ["ec2:DescribeInstanceStatus", "iam:TagInstanceProfile"];
     let mut calls = calls_of_adapter();
-    calls.retain(|call| of_the_story.iter().any(|service| call.starts_with(service)));
-    calls.retain(|call| !not_made.contains(&&**call));
-    let calls = calls.iter();
-    let lines: Vec<_> = calls.map(|call| Story::without_right(call.clone().leak()).line(call)).collect();
+    // In memory a profile is made with its tags, and a queue is there without being looked up.
+    assert!(calls.remove("iam:TagInstanceProfile") && calls.remove("sqs:GetQueueUrl"));
+    let lines: Vec<_> = calls.iter().map(|call| Story::without_right(call.clone().leak()).line(call)).collect();
     expect![[r#"
+        arc-zonal-shift:GetManagedResource: machine; metric
         ec2:CreateFleet: no machine; ValidationSucceeded, ?launch
         ec2:CreateLaunchTemplate: no machine; ValidationSucceeded, ?launch
         ec2:CreateTags: machine; metric
         ec2:DeleteLaunchTemplate: machine; end of the node class, metric
         ec2:DescribeCapacityReservations: no machine; CapacityReservationsReady, ?launch
         ec2:DescribeImages: no machine; AMIsReady, ?launch
+        ec2:DescribeInstanceStatus: machine; metric
         ec2:DescribeInstanceTypeOfferings: no machine; start, ValidationSucceeded, ?Ready, ?launch, metric
         ec2:DescribeInstanceTypes: machine; metric
         ec2:DescribeInstances: machine; deletion, metric
@@ -136,6 +149,7 @@ fn a_call_that_is_not_permitted_is_named_and_what_does_not_need_it_goes_on() {
         ec2:RebootInstances: machine; reboot
         ec2:RunInstances: no machine; ValidationSucceeded, ?launch
         ec2:TerminateInstances: machine; deletion, metric
+        eks:DescribeCluster: machine; metric
         iam:AddRoleToInstanceProfile: no machine; InstanceProfileReady, ?launch
         iam:CreateInstanceProfile: no machine; InstanceProfileReady, ?launch
         iam:DeleteInstanceProfile: machine; end of the node class
@@ -144,6 +158,8 @@ fn a_call_that_is_not_permitted_is_named_and_what_does_not_need_it_goes_on() {
         iam:ListInstanceProfiles: machine; end of the node class
         iam:RemoveRoleFromInstanceProfile: machine; end of the node class
         pricing:GetProducts: machine; metric
+        sqs:DeleteMessage: machine; metric
+        sqs:ReceiveMessage: machine; metric
         ssm:GetParameter: no machine; AMIsReady, ?launch"#]]
     .assert_eq(&lines.join("\n"));
 }

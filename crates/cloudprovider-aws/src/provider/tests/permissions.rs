@@ -22,8 +22,8 @@ use crate::memory::arn_of;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 use crate::reconcile::{self, NodeClassReconciler};
-use crate::service::Eks;
 use crate::service::ec2::{CapacityReservation, PlacementGroup};
+use crate::service::{Eks, Sqs, ZonalShifts};
 use policy::{Statement, event_patterns, is_like, statements, statements_of};
 use recorder::{Ask, Recorder};
 
@@ -84,6 +84,29 @@ pub(super) fn settings() -> reconcile::Settings {
     }
 }
 
+/// Who watches machines, the queue and the zones. There is a message, and a shift may be asked for.
+pub(super) fn watches<C>(world: &World, provider: &Ec2CloudProvider, cloud: &Arc<C>) -> (Watch, ShiftWatch)
+where
+    C: Ec2 + Sqs + ZonalShifts + 'static,
+{
+    world.cloud.shift_away_from([]);
+    world.cloud.send("{}");
+    let watch = Watch {
+        provider: provider.clone(),
+        ec2: Arc::clone(cloud) as _,
+        queue: Some(Arc::clone(cloud) as _),
+        objects: Arc::new(world.objects.clone()),
+        clock: world.clock.clock(),
+    };
+    let shifts = ShiftWatch {
+        provider: provider.clone(),
+        shifts: Arc::clone(cloud) as _,
+        cluster_arn: arn_of(CLUSTER),
+        objects: Arc::new(world.objects.clone()),
+    };
+    (watch, shifts)
+}
+
 /// All that is asked of IAM from the first look at a node class until nothing is left.
 fn asked() -> BTreeSet<Ask> {
     let world = world();
@@ -107,21 +130,7 @@ fn asked() -> BTreeSet<Ask> {
         clock: world.clock.clock(),
         settings: settings(),
     });
-    let watch = Watch {
-        provider: provider.clone(),
-        ec2: Arc::new(recorder.clone()),
-        queue: Some(Arc::new(recorder.clone())),
-        objects: Arc::new(world.objects.clone()),
-        clock: world.clock.clock(),
-    };
-    let shifts = ShiftWatch {
-        provider: provider.clone(),
-        shifts: Arc::new(recorder.clone()),
-        cluster_arn: arn_of(CLUSTER),
-        objects: Arc::new(world.objects.clone()),
-    };
-    world.cloud.shift_away_from([]);
-    world.cloud.send("{}");
+    let (watch, shifts) = watches(&world, &provider, &Arc::new(recorder.clone()));
     world.clock.run(async {
         recorder.connect();
         recorder.describe_cluster(CLUSTER).await.unwrap();
