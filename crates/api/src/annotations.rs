@@ -45,6 +45,9 @@ pub const PLANNED_PODS: &str = "dovetail.sh/planned-pods";
 pub const LAUNCHED_FOR: &str = "dovetail.sh/launched-for";
 /// On a NodeClaim: how many devices each DRA driver is to publish on its machine, as a JSON object. Written at launch.
 pub const DEVICES: &str = "dovetail.sh/devices";
+/// On a NodeClaim: the DRA drivers that took devices of its machine away and have not brought them back, separated by
+/// commas. Written before the condition that tells of it, removed after the one that they are back.
+pub const LOST_DRA_DRIVERS: &str = "dovetail.sh/lost-dra-drivers";
 /// On a NodeClaim that takes part in a disruption command: what the command is. Ours; Karpenter keeps commands in
 /// memory.
 pub const DISRUPTION_COMMAND: &str = "dovetail.sh/disruption-command";

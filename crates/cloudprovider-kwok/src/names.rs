@@ -21,6 +21,10 @@ pub const KWOK_NODE_FAKE: &str = "fake";
 pub const KWOK_PARTITION: &str = "kwok-partition";
 /// Value of [`KWOK_PARTITION`].
 pub const KWOK_PARTITION_A: &str = "a";
+/// What the kubelet of a fake machine declares in `status.declaredFeatures`, sorted as the API server wants it. From
+/// Kubernetes 1.37 on devices are given on some conditions only to Nodes whose kubelet knows of them: devices that cost
+/// the Node something (KEP-5517), and drivers that need nothing done on the Node (KEP-5945).
+pub const DECLARED_FEATURES: [&str; 2] = ["DRANodeAllocatableResources", "DRAOptionalNodeOperations"];
 /// Label of a ConfigMap that holds an instance: the UID of the NodeClaim.
 pub const KWOK_INSTANCE_TOKEN: &str = "karpenter.kwok.sh/token";
 /// Annotation of a Node: namespace and name, with a slash between, of the ConfigMap in which the provider keeps

@@ -148,6 +148,8 @@ pub fn to_node(record: &Record, namespace: &str, kubelet: Kubelet) -> Node {
         status: Some(NodeStatus {
             capacity: Some(amounts(&template.capacity)),
             allocatable: Some(amounts(&template.allocatable)),
+            // Releases without the field, or without its gate, drop it.
+            declared_features: Some(names::DECLARED_FEATURES.map(str::to_owned).to_vec()),
             ..NodeStatus::default()
         }),
     }

@@ -302,6 +302,68 @@ fn a_container_names_a_claim_once_as_a_whole_or_by_different_requests() {
     assert_eq!(field_of(used(json!([{"name": "a", "request": "R"}]))), field);
 }
 
+/// Every selector compiles, and derived attributes that are numbers, which are their costs.
+struct AnyText {
+    derives: bool,
+}
+
+impl validate::Compiler for AnyText {
+    fn selector(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn derives_attributes(&self) -> bool {
+        self.derives
+    }
+
+    fn derived_attribute(&self, text: &str) -> Result<u64, String> {
+        text.parse().map_err(|_| "does not compile".to_owned())
+    }
+}
+
+#[test]
+fn derived_attributes_are_used_by_constraints_and_cheap_together() {
+    let (name, at) = ("x.test/a", "spec.devices.requests[0].exactly.derivedAttributes");
+    let check = |derives: bool, attributes: &Value, covered: Value| {
+        let request = |name: &str, attributes: &Value| json!({"name": name, "exactly": {"deviceClassName": "c", "derivedAttributes": attributes}});
+        let alternative = json!({"name": "s", "deviceClassName": "c", "derivedAttributes": attributes});
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+            "spec": {"devices": {
+                "requests": [request("r", attributes), request("other", &json!([])),
+                    {"name": "either", "firstAvailable": [alternative]}],
+                "constraints": [{"matchAttribute": name, "requests": covered}],
+            }},
+        });
+        broken(validate::claim(&ResourceClaim::from_json(&claim).unwrap(), &AnyText { derives }))
+    };
+    let derived = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    let cheap = json!([derived(name, "1")]);
+    for covered in [json!([]), json!(["r", "either"]), json!(["r", "either/s"])] {
+        assert_eq!(check(true, &cheap, covered), [""; 0]);
+    }
+    let unused = check(true, &cheap, json!(["r"]));
+    let of_alternative = "spec.devices.requests[2].firstAvailable[0].derivedAttributes[0].name: is not in a constraint";
+    assert!(unused.len() == 1 && unused[0].starts_with(of_alternative), "{unused:?}");
+    for (attributes, field) in [
+        (json!([derived(name, "1"), derived(name, "1")]), format!("{at}[1]: ")),
+        (json!([derived("", "1")]), format!("{at}[0].name: ")),
+        (json!([derived("a", "1")]), format!("{at}[0].name: ")),
+        (json!([derived("x.test/b", "1")]), format!("{at}[0].name: ")),
+        (json!([derived(name, "")]), format!("{at}[0].expression: ")),
+        (json!([derived(name, "what")]), format!("{at}[0].expression: ")),
+        (json!([derived(name, "1000001")]), format!("{at}[0].expression: ")),
+        // Of the request and its neighbour together.
+        (json!([derived(name, "500001")]), "spec.devices: ".to_owned()),
+        (json!(vec![derived(name, "1"); 33]), format!("{at}: ")),
+    ] {
+        let found = check(true, &attributes, json!([]));
+        assert!(found.iter().any(|error| error.starts_with(&field)), "{attributes}: {found:?}");
+        assert_eq!(check(false, &attributes, json!([])), [""; 0], "they are dropped");
+    }
+    assert_eq!(check(true, &json!([derived(name, "500000")]), json!([])), [""; 0]);
+}
+
 #[test]
 fn what_a_claim_asks_for_is_held_to_the_servers_rules() {
     let check = |part: &str, value: Value| {
@@ -310,7 +372,7 @@ fn what_a_claim_asks_for_is_held_to_the_servers_rules() {
             "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
         });
         *claim.pointer_mut("/spec/devices").unwrap().pointer_mut(part).unwrap() = value;
-        broken(validate::claim(&ResourceClaim::from_json(&claim).unwrap(), &|_| Ok(()))).join("; ")
+        broken(validate::claim(&ResourceClaim::from_json(&claim).unwrap(), &AnyText { derives: true })).join("; ")
     };
     let tolerates =
         |toleration: Value| check("/requests/0/exactly", json!({"deviceClassName": "c", "tolerations": [toleration]}));
@@ -371,7 +433,7 @@ fn an_extended_resource_of_a_class_has_a_name_outside_of_kubernetes() {
         let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"},
             "spec": {"extendedResourceName": name}});
         let class = DeviceClass::from_json(&class).unwrap();
-        let broken = broken(validate::class(&class, &|_| Ok(())));
+        let broken = broken(validate::class(&class, &AnyText { derives: true }));
         assert_eq!(broken.is_empty(), is_valid, "{name}: {broken:?}");
         assert!(broken.iter().all(|error| error.starts_with("spec.extendedResourceName: ")), "{broken:?}");
     }

@@ -1,7 +1,10 @@
 //! The rules about values that the API server checks when an object is created.
 //!
 //! For offline commands, so that they refuse what a cluster would. All broken rules are reported, each with its field.
-//! The texts of selectors are compiled too, by what the caller hands in ([`Compile`]).
+//! The texts of selectors and derived attributes are compiled too, by what the caller hands in ([`Compiler`]).
+//!
+//! Differs: `offline-other-release`. A field that the release does not have is held to the rules all the same, where
+//! the server drops it unread, and steps of a range are above zero on every release.
 //!
 //! Not here: rules about changes of an object, and about the parts of a status that only drivers write.
 
@@ -21,6 +24,7 @@ use super::names::{QualifiedName, RequestName};
 use super::slice::{NodeScope, ResourceSlice};
 use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
 
+mod derived_attributes;
 mod extended_resource;
 mod pods;
 mod slice_parts;
@@ -43,14 +47,34 @@ const MAX_TAINTS: usize = 16;
 pub const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMPTIONS: usize = 2;
+/// Groups of one consumption of counters (gate `DRADeviceCompatibilityGroups`).
+const MAX_COMPATIBILITY_GROUPS: usize = 2;
 const MAX_TOLERATIONS: usize = 16;
 /// Bytes of a pool's name, slashes included.
 const MAX_POOL_NAME: usize = 253;
 /// Bytes of the parameters of a configuration.
 const MAX_PARAMETERS: usize = 10 * 1024;
 
-/// Compiles the text of a new selector as the API server would, or says why that fails: `k8s_cel::compiles`.
-pub type Compile<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+/// Compiles the texts of new objects as the API server would, or says why that fails: `k8s_cel::compiles`.
+pub trait Compiler {
+    /// Compiles a selector.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    fn selector(&self, text: &str) -> Result<(), String>;
+
+    /// Whether requests can derive attributes; else the API server drops what they say of them.
+    fn derives_attributes(&self) -> bool;
+
+    /// Compiles the expression of a derived attribute. Gives the greatest cost of an evaluation.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    fn derived_attribute(&self, text: &str) -> Result<u64, String>;
+}
+
+/// Who compiles.
+pub type Compile<'a> = &'a dyn Compiler;
 
 /// Broken rules, in the order of the fields.
 struct Problems(Vec<FieldError>);
@@ -111,6 +135,13 @@ impl Problems {
         }
     }
 
+    fn fully_qualified_name(&mut self, field: &str, name: &QualifiedName) {
+        self.qualified_name(field, name);
+        if name.domain().is_none() {
+            self.invalid(field, "must be a domain and a name separated by a slash");
+        }
+    }
+
     fn unique<'a>(&mut self, field: &str, names: impl Iterator<Item = &'a str>) {
         let mut seen = BTreeSet::new();
         for (index, name) in names.enumerate() {
@@ -126,7 +157,7 @@ impl Problems {
             match selector {
                 DeviceSelector::Other => self.add(&format!("{field}[{index}].cel"), Reason::Required),
                 DeviceSelector::Cel(text) => {
-                    if let Err(error) = compile(text) {
+                    if let Err(error) = compile.selector(text) {
                         self.invalid(&format!("{field}[{index}].cel.expression"), &error);
                     }
                 }
@@ -237,21 +268,25 @@ fn claim_spec(problems: &mut Problems, field: &str, spec: &ResourceClaimSpec, co
     problems.at_most(&requests, spec.requests.len(), MAX_REQUESTS);
     problems.unique(&requests, spec.requests.iter().map(|request| request.name.as_str()));
     let mut names = BTreeSet::new();
+    let mut derived = derived_attributes::Check::new(&spec.constraints, compile);
     for (index, wanted) in spec.requests.iter().enumerate() {
         let at = format!("{requests}[{index}]");
         problems.label(&format!("{at}.name"), wanted.name.as_str());
         names.insert(wanted.name.as_str().to_owned());
         match &wanted.kind {
             RequestKind::Neither => problems.invalid(&at, "exactly one of `exactly` or `firstAvailable` is required"),
-            RequestKind::Exactly(exactly) => request(problems, &format!("{at}.exactly"), exactly, compile),
+            RequestKind::Exactly(exactly) => {
+                request(problems, &format!("{at}.exactly"), (wanted.name.as_str(), exactly), &mut derived);
+            }
             RequestKind::FirstAvailable(alternatives) => {
                 let at = format!("{at}.firstAvailable");
                 problems.at_most(&at, alternatives.len(), MAX_ALTERNATIVES);
                 problems.unique(&at, alternatives.iter().map(|(name, _)| name.as_str()));
                 for (index, (name, alternative)) in alternatives.iter().enumerate() {
                     problems.label(&format!("{at}[{index}].name"), name.as_str());
-                    names.insert(format!("{}/{name}", wanted.name));
-                    request(problems, &format!("{at}[{index}]"), alternative, compile);
+                    let name = format!("{}/{name}", wanted.name);
+                    request(problems, &format!("{at}[{index}]"), (&name, alternative), &mut derived);
+                    names.insert(name);
                 }
             }
         }
@@ -268,17 +303,21 @@ fn claim_spec(problems: &mut Problems, field: &str, spec: &ResourceClaimSpec, co
                 continue;
             }
         };
-        problems.qualified_name(&format!("{at}.{key}"), name);
-        if name.domain().is_none() {
-            problems.invalid(&format!("{at}.{key}"), "must be a domain and a name separated by a slash");
-        }
+        problems.fully_qualified_name(&format!("{at}.{key}"), name);
     }
     problems.configs(&format!("{field}.config"), &spec.config, Some(&names));
+    derived.finish(problems, &field);
 }
 
-fn request(problems: &mut Problems, field: &str, request: &ExactRequest, compile: Compile<'_>) {
+fn request(
+    problems: &mut Problems,
+    field: &str,
+    (name, request): (&str, &ExactRequest),
+    derived: &mut derived_attributes::Check<'_>,
+) {
     problems.subdomain(&format!("{field}.deviceClassName"), request.device_class_name.as_str(), 253);
-    problems.selectors(&format!("{field}.selectors"), &request.selectors, compile);
+    problems.selectors(&format!("{field}.selectors"), &request.selectors, derived.compile);
+    derived.request(problems, &format!("{field}.derivedAttributes"), name, &request.derived_attributes);
     match &request.allocation_mode {
         AllocationMode::ExactCount(count) if *count <= 0 => {
             problems.invalid(&format!("{field}.count"), "must be greater than zero");
@@ -400,6 +439,12 @@ fn device(problems: &mut Problems, field: &str, device: &Device, per_device: boo
         let at = format!("{at}[{place}]");
         problems.label(&format!("{at}.counterSet"), consumption.counter_set.as_str());
         slice_parts::counters(problems, &format!("{at}.counters"), consumption.counters.keys());
+        let groups = format!("{at}.compatibilityGroups");
+        problems.at_most(&groups, consumption.compatibility_groups.len(), MAX_COMPATIBILITY_GROUPS);
+        problems.unique(&groups, consumption.compatibility_groups.iter().map(|group| &**group));
+        for (place, group) in consumption.compatibility_groups.iter().enumerate() {
+            problems.label(&format!("{groups}[{place}]"), group);
+        }
     }
     slice_parts::binding_conditions(problems, field, device);
     if per_device {

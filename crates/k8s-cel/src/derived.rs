@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::checker::check;
+use super::cost::estimate;
 use super::device::DeviceView;
 use super::environment::Environment;
 use super::error::{CompileError, CompileErrorKind, EvalError};
@@ -35,6 +36,23 @@ impl DerivedExpression {
         let environment = Environment { derives_attribute: true, ..Environment::stored(compat) };
         let plan = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| plan(&checked));
         Ok(Self { plan: Arc::new(plan.map_err(|error| error.in_text(text))?) })
+    }
+
+    /// The greatest cost that an evaluation can have, of a text that is compiled as the API server does when a claim
+    /// with it is created; `u64::MAX` if it has no bound.
+    ///
+    /// # Errors
+    /// The text is refused, with its place and the reason.
+    pub fn cost_of_new(text: &str, compat: &Compat) -> Result<u64, CompileError> {
+        if text.len() > MAX_LENGTH {
+            return Self::compile(text, compat).map(|_| u64::MAX);
+        }
+        let environment = Environment { derives_attribute: true, ..Environment::new(compat) };
+        let cost = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| {
+            let cost = estimate(&checked);
+            plan(&checked).map(|_| cost)
+        });
+        cost.map_err(|error| error.in_text(text))
     }
 
     /// The attribute's value on a device.

@@ -37,6 +37,7 @@ mod functions;
 mod lexer;
 mod library;
 mod macros;
+mod new_texts;
 mod parser;
 mod plan;
 mod selector;
@@ -47,7 +48,8 @@ mod value;
 pub use derived::DerivedExpression;
 pub use device::DeviceView;
 pub use error::{CompileError, CompileErrorKind, EvalError};
-pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector, compiles};
+pub use new_texts::compiles;
+pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector};
 pub use slots::{SlotProgram, SlotRow, SlotTable};
 
 /// Runs a step of a recursion over an expression with room on the stack.

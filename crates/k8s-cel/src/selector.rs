@@ -118,11 +118,6 @@ pub(crate) fn verdict(outcome: Outcome) -> Result<bool, EvalError> {
     }
 }
 
-/// Whether a selector that is new compiles, for [`dra_types::validate`].
-pub fn compiles(compat: &Compat) -> impl Fn(&str) -> Result<(), String> {
-    |text| Selector::compile_new(text, compat).map(drop).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,6 +84,13 @@ fn a_node_has_the_instance_types_capacity_not_the_claims_requests() {
 }
 
 #[test]
+fn a_node_declares_in_order_what_its_kubelet_knows_of_devices() {
+    let declared = to_node(&record(), "kube-system", Kubelet::Kwok).status.unwrap().declared_features.unwrap();
+    assert_eq!(declared, ["DRANodeAllocatableResources", "DRAOptionalNodeOperations"]);
+    assert!(declared.is_sorted());
+}
+
+#[test]
 fn a_node_registers_with_all_taints_once_and_unregistered() {
     let spec = to_node(&record(), "kube-system", Kubelet::Kwok).spec.unwrap();
     assert!(spec.provider_id.unwrap().starts_with("kwok://general-x7k2p-"));

@@ -328,6 +328,12 @@ mod tests {
         assert!(
             of(json!({"counterSet": "s", "counters": counters("C")})).contains("consumesCounters[0].counters[C]: ")
         );
+        let in_groups =
+            |groups: Value| of(json!({"counterSet": "s", "counters": counters("c"), "compatibilityGroups": groups}));
+        assert_eq!(in_groups(json!(["a", "b"])), "");
+        assert!(in_groups(json!(["a", "b", "c"])).contains("consumesCounters[0].compatibilityGroups: "));
+        assert!(in_groups(json!(["a", "a"])).contains("consumesCounters[0].compatibilityGroups[1]: "));
+        assert!(in_groups(json!(["A"])).contains("consumesCounters[0].compatibilityGroups[0]: "));
     }
 
     #[test]

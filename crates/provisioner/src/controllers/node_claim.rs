@@ -184,7 +184,7 @@ impl Lifecycle {
         }
         self.register(&mut draft).await?;
         let devices_until = self.initialize(&mut draft).await?;
-        let held_until = self.hold_devices(&mut draft).await;
+        let held_until = self.hold_devices(&mut draft).await?;
         let explain_at = self.explain_at(&draft);
         if explain_at.is_none() {
             self.write_status(&mut draft).await?;

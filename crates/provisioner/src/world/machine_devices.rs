@@ -69,8 +69,28 @@ pub(crate) fn with_requested<'d>(claim: &'d NodeClaim, drivers: impl IntoIterato
 }
 
 fn requested(claim: &NodeClaim) -> impl Iterator<Item = &str> {
-    let drivers = of_claim(claim, annotations::REQUESTED_DRA_DRIVERS).unwrap_or_default().split(',');
-    drivers.filter(|driver| !driver.is_empty())
+    drivers_in(claim, annotations::REQUESTED_DRA_DRIVERS)
+}
+
+/// The drivers that are noted to have taken devices of a machine away ([`note_lost`]).
+pub(crate) fn lost(claim: &NodeClaim) -> BTreeSet<DriverName> {
+    drivers_in(claim, annotations::LOST_DRA_DRIVERS).map(DriverName::from).collect()
+}
+
+/// Notes which drivers have taken devices of a machine away, or that none has.
+pub(crate) fn note_lost(claim: &mut NodeClaim, drivers: &BTreeSet<DriverName>) {
+    let notes = claim.metadata.annotations.get_or_insert_default();
+    if drivers.is_empty() {
+        notes.remove(annotations::LOST_DRA_DRIVERS);
+    } else {
+        let drivers: Vec<&str> = drivers.iter().map(DriverName::as_str).collect();
+        notes.insert(annotations::LOST_DRA_DRIVERS.to_owned(), drivers.join(","));
+    }
+}
+
+/// The drivers in an annotation that lists them.
+fn drivers_in<'c>(claim: &'c NodeClaim, annotation: &str) -> impl Iterator<Item = &'c str> + use<'c> {
+    of_claim(claim, annotation).unwrap_or_default().split(',').filter(|driver| !driver.is_empty())
 }
 
 fn of_claim<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
@@ -273,6 +293,17 @@ mod tests {
             assert_eq!(are_expected(&claim), expected, "{described:?} {requested:?}");
             assert_eq!(are_described(&claim), described.is_some());
         }
+    }
+
+    #[test]
+    fn lost_drivers_are_noted_and_read_by_whole_names() {
+        let mut noted = claim(&json!({"other": "stays"}));
+        for drivers in [&["gpu.example.com", "nic.example.com"][..], &["example.com"], &[]] {
+            let drivers: BTreeSet<DriverName> = drivers.iter().map(|driver| DriverName::from(*driver)).collect();
+            note_lost(&mut noted, &drivers);
+            assert_eq!(lost(&noted), drivers);
+        }
+        assert_eq!(noted.metadata.annotations, Some([("other".to_owned(), "stays".to_owned())].into()));
     }
 
     #[test]

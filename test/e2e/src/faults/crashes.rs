@@ -32,7 +32,7 @@ const NOMINATION: &str = "hand-over.before-nomination";
 /// How failpoints of what happens after NodeClaims are deleted begin.
 const TERMINATION: &str = "terminate.";
 /// How failpoints begin that launches and terminations do not reach: their own tests die there.
-const OF_OTHERS: [&str; 4] = ["disruption.", "reboot.", "repair.", "static-capacity."];
+const OF_OTHERS: [&str; 5] = ["devices.", "disruption.", "reboot.", "repair.", "static-capacity."];
 /// Longer than a Lease that nobody renews lasts.
 const TAKE_OVER: Duration = DEADLINE;
 

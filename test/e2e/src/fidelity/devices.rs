@@ -100,7 +100,6 @@ impl DeviceScenario {
         let outcome = tokio::select! {
             outcome = self.play_in(&corner, controller, gates, &order) => outcome,
             ended = driver::make_ready(client.clone(), &self.base.name, &order) => ended.map(|never| match never {}),
-            ended = driver::declare_features(client.clone(), &self.base.name) => ended.map(|never| match never {}),
         };
         if let Some(annex) = &self.annex {
             annex.clear(&corner).await?;

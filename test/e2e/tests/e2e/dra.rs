@@ -7,6 +7,7 @@
 //! gates, does not have the feature, or the scenario is another release's. The control plane is one of Kubernetes 1.36,
 //! or of the release that `DOVETAIL_KUBERNETES` names.
 
+mod admission;
 mod matrix;
 mod outcome;
 mod prediction;
@@ -91,6 +92,9 @@ async fn check(platform: Platform) -> Result<BTreeSet<String>> {
         }
     }
     played.sort_by_key(|(stage, _)| &stage.scenario.name);
+    if matches!(gates, Gates::All) {
+        admission::check(&client, kubernetes, &scenarios).await?;
+    }
     let report = Report { plane: &plane, gates, played: &played };
     // Past the test runner, which shows what passing tests print to nobody.
     writeln!(std::io::stdout(), "{} in {:.1} s", report.text(), started.elapsed().as_secs_f64())?;

@@ -1,12 +1,15 @@
 //! A DRA driver that is replaced takes its devices away and brings them back: pods wait for them, and no machines are
 //! launched.
 
-use anyhow::{Result, ensure};
-use e2e::apply;
+use anyhow::{Context, Result, ensure};
+use e2e::{Controller, apply, eventually};
+use k8s_openapi::api::resource::v1::ResourceSlice;
+use kube::api::{Api, DeleteParams, ListParams};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::cluster::{Corner, node_of};
-use crate::devices::{classes, driver, overlay, pod};
+use crate::cluster::{Cluster, Corner, DEADLINE, node_of};
+use crate::devices::{classes, condition, driver, faults, overlay, pod};
 
 /// A node that is nobody's machine, with so many CPUs.
 pub(crate) fn node(corner: &str, cpus: u32) -> Value {
@@ -56,4 +59,60 @@ async fn pods_wait_for_the_devices_of_a_driver_that_is_replaced_and_get_no_machi
     ensure!(pods.iter().all(|pod| node_of(pod) == Some(name)), "not all are where the devices are: {pods:#?}");
     apply::delete(&corner.client, &node(name, 16)).await?;
     apply::delete(&corner.client, &slice(name)).await
+}
+
+/// Deletes what a driver has published.
+async fn withdraw(client: &Client, driver: &str) -> Result<()> {
+    let slices: Api<ResourceSlice> = Api::all(client.clone());
+    let all = slices.list(&ListParams::default()).await?;
+    let of_driver: Vec<String> =
+        all.iter().filter(|slice| slice.spec.driver == driver).map(ResourceExt::name_any).collect();
+    ensure!(!of_driver.is_empty(), "{driver} has published nothing");
+    for name in of_driver {
+        slices.delete(&name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the one machine says that of its devices, and notes that driver as lost or none.
+async fn says(corner: &Corner, expected: (&str, &str), lost: Option<&str>) -> Result<()> {
+    eventually(&format!("the machine says {expected:?}, lost {lost:?}"), DEADLINE, async || {
+        let claims = corner.node_claims().await?;
+        let claim = claims.first().context("no NodeClaim")?;
+        let (status, reason, message) = condition(claim, "DevicesPublished").context("no condition")?;
+        ensure!((status, reason) == expected, "{status} {reason} {message}");
+        ensure!(claim.annotations().get(api::annotations::LOST_DRA_DRIVERS).map(String::as_str) == lost);
+        ensure!(lost.is_none() || status == "True" || message.contains(lost.unwrap_or_default()), "{message}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn after_a_crash_it_is_known_which_drivers_had_taken_devices_away() -> Result<()> {
+    let cluster = Cluster::new("driver-crash").await?;
+    let corner = Corner::new(cluster.client().await?, "driver-crash").await?;
+    let name = corner.name.as_str();
+    // No pod claims devices of this driver, so that nothing but the note tells of it.
+    let nic = driver("nic", name);
+    corner.apply([overlay(name), faults(json!([]))]).await?;
+    corner.apply(classes(name)).await?;
+    corner.apply([pod(name, "one", "one")]).await?;
+    let options = cluster.controller()?.arg("--disable-leader-election").env("KWOK_READ_FAULTS", "true");
+    let doomed = options.clone().named("doomed").env("DOVETAIL_FAILPOINTS", "devices.after-note=abort@1");
+    let doomed = Controller::start_ready(&doomed).await?;
+    corner.bound(1).await?;
+    says(&corner, ("True", "DevicesPublished"), None).await?;
+
+    withdraw(&corner.client, &nic).await?;
+    doomed.ended(DEADLINE).await.context("the failpoint was not hit")?;
+    says(&corner, ("True", "DevicesPublished"), Some(&nic)).await?;
+
+    // The next controller holds nothing, since it has not seen what was there.
+    corner.apply([faults(json!([{ "driver": nic, "publishes": "never" }]))]).await?;
+    let controller = Controller::start_ready(&options.named("next")).await?;
+    says(&corner, ("False", "Withdrawn"), Some(&nic)).await?;
+    corner.apply([faults(json!([]))]).await?;
+    says(&corner, ("True", "DevicesPublished"), None).await?;
+    controller.terminate().await.map(drop)
 }

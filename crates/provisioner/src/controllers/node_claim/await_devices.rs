@@ -1,6 +1,7 @@
 //! Waiting for what a machine's DRA drivers publish: what [`crate::world::machine_devices`] sees is told in conditions,
 //! events and metrics.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::conditions::node_claim::{
@@ -15,7 +16,9 @@ use model::Timestamp;
 use tracing::warn;
 
 use super::{Draft, Lifecycle};
+use crate::runtime::failpoints;
 use crate::runtime::metrics::{ByDriver, ByReason};
+use crate::runtime::patch::{self, Lock};
 use crate::runtime::recorder::{Event, Severity, reference};
 use crate::world::catalogues;
 use crate::world::{claim, machine_devices};
@@ -75,37 +78,53 @@ impl Lifecycle {
 
     /// Says of a machine that pods use whether its DRA drivers are being replaced: until when what they had published
     /// counts, or that it does not any longer. Gives when to look again.
-    pub(super) async fn hold_devices(&self, draft: &mut Draft) -> Option<Timestamp> {
+    ///
+    /// What is held is known to this process alone. Which drivers have taken something away is noted on the NodeClaim
+    /// before the condition says so, and the note goes once the condition says that they are back: whoever comes after
+    /// us looks at the same drivers.
+    pub(super) async fn hold_devices(&self, draft: &mut Draft) -> anyhow::Result<Option<Timestamp>> {
         if !claim::is(&draft.wanted, INITIALIZED) || !machine_devices::are_described(&draft.wanted) {
-            return None;
+            return Ok(None);
         }
-        let known = crate::runtime::conditions::find(claim::conditions(&draft.wanted), DEVICES_PUBLISHED);
-        let lost = known.filter(|condition| [UPGRADING, WITHDRAWN].contains(&condition.reason.as_str()));
-        let lost = lost.map(|condition| condition.message.clone());
         let node = {
             let state = self.context.store.read();
             let provider_id = claim::provider_id(&draft.wanted).unwrap_or_default();
-            state.nodes_of_machine(provider_id).next().map(|node| Arc::clone(&node.object))?
+            state.nodes_of_machine(provider_id).next().map(|node| Arc::clone(&node.object))
         };
+        let Some(node) = node else { return Ok(None) };
+        let mut lost = machine_devices::lost(&draft.wanted);
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let held = self.context.held_devices.of_node(name, draft.now);
         if let Some(until) = held.iter().map(|driver| driver.until).max() {
             let drivers: Vec<&str> = held.iter().map(|held| held.driver.as_str()).collect();
             let message = format!("{} being replaced: the devices that were published last count", drivers.join(", "));
+            lost.extend(held.into_iter().map(|held| held.driver));
+            self.note_lost_drivers(draft, &lost).await?;
             draft.conditions().set_unknown(DEVICES_PUBLISHED, UPGRADING, &message);
-            return Some(until);
+            return Ok(Some(until));
         }
-        let lost = lost?;
-        let expansion = self.described(&draft.wanted).await?;
-        // Others of those that are described were never there. Which are gone is known from the message alone by now.
+        let known = crate::runtime::conditions::find(claim::conditions(&draft.wanted), DEVICES_PUBLISHED);
+        let is_told = known.is_some_and(|condition| [UPGRADING, WITHDRAWN].contains(&condition.reason.as_str()));
+        if lost.is_empty() && !is_told {
+            return Ok(None);
+        }
+        let Some(expansion) = self.described(&draft.wanted).await else { return Ok(None) };
+        // Others of those that are described were never there.
         let is_gone = |driver: &DriverName| {
-            machine_devices::is_requested(&draft.wanted, driver.as_str()) || names(&lost, driver.as_str())
+            machine_devices::is_requested(&draft.wanted, driver.as_str()) || lost.contains(driver)
         };
         let found =
             machine_devices::look(&expansion, is_gone, &node, self.context.store.read().resource_slices.values());
         match found {
-            machine_devices::Devices::Published { .. } => drop(draft.conditions().set_true(DEVICES_PUBLISHED)),
-            machine_devices::Devices::Awaited(_, message) => {
+            machine_devices::Devices::Published { .. } => {
+                // The write of the status brings us here again.
+                if claim::is(&draft.read, DEVICES_PUBLISHED) {
+                    self.note_lost_drivers(draft, &BTreeSet::new()).await?;
+                }
+                draft.conditions().set_true(DEVICES_PUBLISHED);
+            }
+            machine_devices::Devices::Awaited(missing, message) => {
+                self.note_lost_drivers(draft, &missing.into_iter().collect()).await?;
                 if draft.conditions().set_false(DEVICES_PUBLISHED, WITHDRAWN, &message) {
                     let timeout = self.context.options.dra_hold_timeout;
                     let text = format!("its devices did not come back within {timeout}: {message}");
@@ -113,7 +132,25 @@ impl Lifecycle {
                 }
             }
         }
-        None
+        Ok(None)
+    }
+
+    /// Writes on the NodeClaim which drivers have taken devices away. The status stays as it is drafted.
+    async fn note_lost_drivers(&self, draft: &mut Draft, drivers: &BTreeSet<DriverName>) -> anyhow::Result<()> {
+        if machine_devices::lost(&draft.read) == *drivers {
+            return Ok(());
+        }
+        let mut wanted = NodeClaim::clone(&draft.read);
+        machine_devices::note_lost(&mut wanted, drivers);
+        // The drafted status replaces conditions as a list: it must be of the revision that this write makes.
+        let written = patch::object(&self.claims(), &*draft.read, &wanted, Lock::Revision).await?;
+        if let Some(written) = self.keep(written) {
+            let status = draft.wanted.status.take();
+            *draft = Draft::new(written, draft.now);
+            draft.wanted.status = status;
+        }
+        failpoints::hit("devices.after-note");
+        Ok(())
     }
 
     fn tell_about_devices(&self, draft: &Draft, reason: &'static str, text: String) {
@@ -135,31 +172,5 @@ impl Lifecycle {
         let instance_type = types.types.iter().find(|it| it.name.as_str() == wanted)?;
         let expansion = Expansion::new(&instance_type.dynamic_resources, &|key| of_claim.get(key).cloned());
         expansion.ok().filter(|expansion| !expansion.is_empty())
-    }
-}
-
-/// Whether a message of [`Lifecycle::hold_devices`] is about a driver.
-fn names(message: &str, driver: &str) -> bool {
-    message.split([',', ';', ' ']).any(|word| word == driver)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_names_whole_drivers() {
-        let upgrading = "gpu.example.com, nic.example.com being replaced: the devices that were published last count";
-        let withdrawn = "net has not published its 2 device(s); nic.example.com has a pool of which slices are missing";
-        for (message, driver, expected) in [
-            (upgrading, "gpu.example.com", true),
-            (upgrading, "nic.example.com", true),
-            (upgrading, "example.com", false),
-            (withdrawn, "net", true),
-            (withdrawn, "nic.example.com", true),
-            (withdrawn, "gpu.example.com", false),
-        ] {
-            assert_eq!(names(message, driver), expected, "{driver} in {message}");
-        }
     }
 }

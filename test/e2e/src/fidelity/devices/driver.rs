@@ -1,6 +1,5 @@
 //! The part of a driver that no fake machine plays: devices with binding conditions are made ready once they are given.
-//! And since that writes claims again, this is who knows when each was allocated. Beside it, the part of a kubelet:
-//! from 1.37 on the API server takes devices that cost their node something only if the node says that it knows of it.
+//! And since that writes claims again, this is who knows when each was allocated.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,14 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-
-use crate::objects;
 
 /// In which order claims were allocated: versions of the objects, by name.
 #[derive(Debug, Default)]
@@ -59,29 +55,6 @@ pub(super) async fn make_ready(client: Client, namespace: &str, order: &Order) -
         match claims.patch_status(&claim.name_any(), &PatchParams::default(), &patch).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             written => drop(written.with_context(|| format!("make ready what {} was given", claim.name_any()))?),
-        }
-    }
-}
-
-/// Says of the nodes of a corner that they know of devices that cost them something, until it is dropped. A release
-/// that has no such field drops it.
-///
-/// # Errors
-/// If a node cannot be written, or the watch ends.
-pub(super) async fn declare_features(client: Client, corner: &str) -> Result<Infallible> {
-    let nodes = Api::<Node>::all(client);
-    let of_corner = watcher::Config::default().labels(&format!("{}={corner}", objects::TEST_KEY));
-    let changes = watcher(nodes.clone(), of_corner).default_backoff().applied_objects();
-    let mut changes = Box::pin(changes.filter_map(async |change| change.ok()));
-    loop {
-        let node = changes.next().await.context("the watch of nodes ended")?;
-        if node.status.as_ref().is_some_and(|status| status.declared_features.is_some()) {
-            continue;
-        }
-        let patch = Patch::Merge(json!({ "status": { "declaredFeatures": ["DRANodeAllocatableResources"] } }));
-        match nodes.patch_status(&node.name_any(), &PatchParams::default(), &patch).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            written => drop(written.with_context(|| format!("say what {} knows of", node.name_any()))?),
         }
     }
 }
