@@ -16,7 +16,7 @@ mod value_set;
 
 pub use compatible::{Incompatible, IncompatibleKind};
 pub use operator::{ExpressionError, Operator, UnknownOperator, ValuesError};
-pub use set::{Requirement, Requirements};
+pub use set::{Iter, Requirement, Requirements};
 pub use value_set::{Expression, ValueSet, Values};
 
 #[cfg(test)]

@@ -455,7 +455,8 @@ fn served(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) ->
     served
 }
 
-/// By offering of the pool: the most copies, `wanted` at most, that a new machine has devices for.
+/// By offering of the pool: the most copies, `wanted` at most, that a new machine has devices for. One that is not
+/// there has devices for none.
 fn most(packing: &Packing<'_>, pool: PoolRank, class: ClassId, wanted: u32) -> Option<FastMap<OfferingId, u32>> {
     let table = &packing.problem.pools[pool];
     let mut most: FastMap<OfferingId, u32> = FastMap::default();
@@ -466,7 +467,8 @@ fn most(packing: &Packing<'_>, pool: PoolRank, class: ClassId, wanted: u32) -> O
             return None;
         }
         let ways = ways.so_far();
-        for offering in alternative.offerings.iter() {
+        let offerings = ways.as_ref().map_or(&*table.by_price, |ways| ways.by_price(table));
+        for &offering in offerings.iter().filter(|&&offering| alternative.offerings.contains(offering)) {
             let copies = match &ways {
                 Some(ways) => ways.at(table, offering).map_or(0, |(copies, _)| copies),
                 None => wanted,
@@ -481,11 +483,8 @@ fn most(packing: &Packing<'_>, pool: PoolRank, class: ClassId, wanted: u32) -> O
 /// What a copy needs at least of each dimension.
 fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> Vec<i64> {
     let pods = &problem.classes[class];
-    let mut least = pods.requests(0).clone();
-    for variant in 1..pods.variants() {
-        least.min_assign(pods.requests(variant));
-    }
-    let alone: FastSet<GroupId> = problem.topology.alone_on_host(&problem.classes[class]).collect();
+    let least = pods.least_requests();
+    let alone: FastSet<GroupId> = problem.topology.alone_on_host(pods).collect();
     let amount = |dimension: &Dimension| match dimension {
         Dimension::Resource(resource) => least.get(*resource).max(0),
         Dimension::Slot(group) => i64::from(alone.contains(group)),
@@ -499,7 +498,7 @@ fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served
     let table = &problem.pools[pool];
     let mut taking = IdSet::new();
     for alternative in &table.by_class[class] {
-        let mut here = alternative.offerings.clone();
+        let mut here = IdSet::clone(&alternative.offerings);
         for (resource, amount) in problem.classes[class].requests(alternative.variant).iter().filter(|(_, it)| *it > 0)
         {
             match table.at_least(resource, amount) {

@@ -1,6 +1,6 @@
 //! Conjunctions of requirements, each key at most once.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use super::operator::{ExpressionError, Operator};
 use super::value_set::ValueSet;
@@ -60,8 +60,28 @@ impl Requirement {
 /// is shown goes through [`Requirements::iter_by_name`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Requirements {
-    by_key: Vec<Requirement>,
+    /// Shared with the conjunctions that this one was made of: a cloud sells its types in tens of thousands of ways,
+    /// and those of a type differ in two labels of twenty.
+    by_key: Vec<Arc<Requirement>>,
 }
+
+/// The requirements of a conjunction, in the order of key ids.
+#[derive(Debug, Clone)]
+pub struct Iter<'a>(std::slice::Iter<'a, Arc<Requirement>>);
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Requirement;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|requirement| &**requirement)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
 
 impl Requirements {
     /// No requirement: everything satisfies it.
@@ -71,7 +91,8 @@ impl Requirements {
 
     /// Each label as a requirement for exactly its value.
     pub fn from_labels(labels: &Labels) -> Self {
-        Self { by_key: labels.iter().map(|(key, value)| Requirement::new(key, ValueSet::one(value))).collect() }
+        let of_label = |(key, value)| Arc::new(Requirement::new(key, ValueSet::one(value)));
+        Self { by_key: labels.iter().map(of_label).collect() }
     }
 
     /// The conjunction of all of these.
@@ -85,7 +106,7 @@ impl Requirements {
 
     /// The requirement on `key`.
     pub fn get(&self, key: KeyId) -> Option<&Requirement> {
-        self.by_key.get(self.position(key).ok()?)
+        self.by_key.get(self.position(key).ok()?).map(|requirement| &**requirement)
     }
 
     /// Whether `key` is restricted.
@@ -96,30 +117,38 @@ impl Requirements {
     /// Adds a requirement; one on the same key is narrowed to what both allow, and the greater `minValues` stays.
     pub fn insert_intersect(&mut self, requirement: Requirement, interner: &Interner) {
         match self.position(requirement.key) {
-            Err(index) => self.by_key.insert(index, requirement),
-            Ok(index) => {
-                if let Some(mine) = self.by_key.get_mut(index) {
-                    mine.values = mine.values.intersect(&requirement.values, interner);
-                    mine.min_values = mine.min_values.max(requirement.min_values);
-                }
-            }
+            Err(index) => self.by_key.insert(index, Arc::new(requirement)),
+            Ok(index) => self.narrow(index, &requirement, interner),
         }
     }
 
     /// Adds all requirements of `other`.
     pub fn intersect(&mut self, other: &Self, interner: &Interner) {
         for requirement in &other.by_key {
-            self.insert_intersect(requirement.clone(), interner);
+            match self.position(requirement.key) {
+                Err(index) => self.by_key.insert(index, Arc::clone(requirement)),
+                Ok(index) => self.narrow(index, requirement, interner),
+            }
+        }
+    }
+
+    /// Narrows the requirement at a position by another one on its key. It stays shared where that changes nothing.
+    fn narrow(&mut self, index: usize, by: &Requirement, interner: &Interner) {
+        let Some(mine) = self.by_key.get_mut(index) else { return };
+        let values = mine.values.intersect(&by.values, interner);
+        let min_values = mine.min_values.max(by.min_values);
+        if values != mine.values || min_values != mine.min_values {
+            *mine = Arc::new(Requirement { key: mine.key, values, min_values });
         }
     }
 
     /// Sets the requirement on its key, whatever was there.
     pub fn replace(&mut self, requirement: Requirement) {
         match self.position(requirement.key) {
-            Err(index) => self.by_key.insert(index, requirement),
+            Err(index) => self.by_key.insert(index, Arc::new(requirement)),
             Ok(index) => {
                 if let Some(mine) = self.by_key.get_mut(index) {
-                    *mine = requirement;
+                    *mine = Arc::new(requirement);
                 }
             }
         }
@@ -127,7 +156,7 @@ impl Requirements {
 
     /// Lifts the requirement on `key` and returns it.
     pub fn remove(&mut self, key: KeyId) -> Option<Requirement> {
-        self.position(key).ok().map(|index| self.by_key.remove(index))
+        self.position(key).ok().map(|index| Arc::unwrap_or_clone(self.by_key.remove(index)))
     }
 
     /// Whether each key that both restrict has a value (or absence) that both allow; else the first such key by name
@@ -167,13 +196,13 @@ impl Requirements {
     }
 
     /// The requirements in the order of key ids.
-    pub fn iter(&self) -> std::slice::Iter<'_, Requirement> {
-        self.by_key.iter()
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(self.by_key.iter())
     }
 
     /// The requirements sorted by the key's name.
     pub fn iter_by_name<'a>(&'a self, interner: &Interner) -> impl ExactSizeIterator<Item = &'a Requirement> + use<'a> {
-        let mut requirements: Vec<_> = self.by_key.iter().collect();
+        let mut requirements: Vec<_> = self.iter().collect();
         requirements.sort_by_key(|requirement| interner.key_name(requirement.key));
         requirements.into_iter()
     }
@@ -208,7 +237,7 @@ impl Requirements {
         // Walk the shorter one.
         let swapped = self.by_key.len() > other.by_key.len();
         let (short, long) = if swapped { (other, self) } else { (self, other) };
-        short.by_key.iter().filter_map(move |requirement| {
+        short.iter().filter_map(move |requirement| {
             let found = long.get(requirement.key)?;
             Some(if swapped { (found, requirement) } else { (requirement, found) })
         })
@@ -217,10 +246,10 @@ impl Requirements {
 
 impl<'a> IntoIterator for &'a Requirements {
     type Item = &'a Requirement;
-    type IntoIter = std::slice::Iter<'a, Requirement>;
+    type IntoIter = Iter<'a>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.by_key.iter()
+        self.iter()
     }
 }
 

@@ -311,7 +311,8 @@ impl Asking<'_> {
         let Some(way) = ways.iter().find(allowed) else { return Some(self.closed(table, &ways)) };
         let only: IdSet<OfferingId> = [id].into_iter().collect();
         let with_others = !table.min_values.is_empty();
-        let way = if with_others { way.clone() } else { Alternative { offerings: only.clone(), ..way.clone() } };
+        let way =
+            if with_others { way.clone() } else { Alternative { offerings: Arc::new(only.clone()), ..way.clone() } };
         if self.packing.copies_in_new_bin(rank, self.class, &way, 1).so_far() == 1 {
             let is_without = self.giving.get(&table.id).is_some_and(|giving| !giving.contains(id));
             return is_without.then_some(Fall::Devices);

@@ -13,9 +13,10 @@ use model::{
     collections::FastMap,
 };
 
+use crate::simulation::compile::catalogue_index::Lookups;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::limits::Amounts;
-use crate::simulation::compile::pools::{Alternative, PoolTable};
+use crate::simulation::compile::pools::{Alternative, PoolTable, WithValues};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
 use crate::simulation::packing::devices::narrow;
@@ -69,7 +70,7 @@ pub(crate) fn machines(packing: &Packing<'_>, pods: &[Vec<PodId>]) -> Launched {
 /// both stay.
 fn reserve_or_leave(table: &PoolTable<'_>, offerings: &mut IdSet<OfferingId>) {
     let is_reserved = |offering: OfferingId| table.catalogue.offerings[offering].reservation.is_some();
-    let Some(cheapest) = by_price(table, offerings).first().copied() else { return };
+    let Some(cheapest) = cheapest(table, offerings) else { return };
     let wanted = is_reserved(cheapest);
     let others: Vec<OfferingId> = offerings.iter().filter(|&offering| is_reserved(offering) != wanted).collect();
     if others.is_empty() {
@@ -106,15 +107,40 @@ fn waits_for(problem: &Problem<'_>, table: &PoolTable<'_>, bin: &Bin) -> Option<
     used_up
 }
 
-/// What was worked out for machines of one pool and holds for all with the same offerings, or also the same
-/// requirements.
+/// What was worked out for machines of one pool.
 #[derive(Default)]
 struct Known {
-    /// The zones and capacity types that offerings have.
-    decided: FastMap<IdSet<OfferingId>, Rc<[(KeyId, ValueSet)]>>,
+    by_offerings: FastMap<IdSet<OfferingId>, KnownOfOfferings>,
+    /// Offerings by what zone and capacity type they have.
+    by_values: FastMap<KeyId, Rc<[WithValues]>>,
+    lookups: Lookups,
+}
+
+/// What holds for all machines with the same offerings, or also the same requirements.
+#[derive(Default)]
+struct KnownOfOfferings {
+    /// The zones and capacity types that the offerings have.
+    decided: Option<Rc<[(KeyId, ValueSet)]>>,
     /// Offerings of the same types that the requirements allow as well.
-    others: FastMap<(IdSet<OfferingId>, Requirements), Rc<[OfferingId]>>,
-    types: FastMap<IdSet<OfferingId>, Rc<Types>>,
+    others: FastMap<Requirements, Rc<[OfferingId]>>,
+    types: Option<Rc<Types>>,
+}
+
+impl Known {
+    fn of(&self, offerings: &IdSet<OfferingId>) -> Option<&KnownOfOfferings> {
+        self.by_offerings.get(offerings)
+    }
+
+    fn of_mut(&mut self, offerings: &IdSet<OfferingId>) -> &mut KnownOfOfferings {
+        if !self.by_offerings.contains_key(offerings) {
+            self.by_offerings.insert(offerings.clone(), KnownOfOfferings::default());
+        }
+        self.by_offerings.get_mut(offerings).expect("it was put there where it was missing")
+    }
+
+    fn by_values(&mut self, table: &PoolTable<'_>, key: KeyId) -> Rc<[WithValues]> {
+        Rc::clone(self.by_values.entry(key).or_insert_with(|| table.by_values(key).into()))
+    }
 }
 
 /// What a claim says of instance types, and what follows from them.
@@ -180,8 +206,13 @@ fn least(table: &PoolTable<'_>, machines: &[&IdSet<OfferingId>]) -> Option<Vec<A
 }
 
 /// Offerings, cheapest first; equal prices by instance type, zone and capacity type.
-fn by_price(table: &PoolTable<'_>, offerings: &IdSet<OfferingId>) -> Vec<OfferingId> {
-    table.by_price.iter().copied().filter(|&offering| offerings.contains(offering)).collect()
+fn by_price(table: &PoolTable<'_>, offerings: &IdSet<OfferingId>) -> impl Iterator<Item = OfferingId> {
+    table.by_price.iter().copied().filter(|&offering| offerings.contains(offering))
+}
+
+/// The first of [`by_price`].
+fn cheapest(table: &PoolTable<'_>, offerings: &IdSet<OfferingId>) -> Option<OfferingId> {
+    by_price(table, offerings).next()
 }
 
 /// The classes in a machine, each with the alternative by which it is there.
@@ -271,11 +302,11 @@ impl<'t, 's> Settled<'t, 's> {
 
     /// Lets zone and capacity type say what the remaining offerings have.
     fn narrow(&mut self, names: &Interner, known: &mut Known) {
-        let decided = match known.decided.get(&self.offerings) {
+        let decided = match known.of(&self.offerings).and_then(|known| known.decided.as_ref()) {
             Some(decided) => Rc::clone(decided),
             None => {
-                let decided: Rc<[(KeyId, ValueSet)]> = self.decided(names).into();
-                known.decided.insert(self.offerings.clone(), Rc::clone(&decided));
+                let decided: Rc<[(KeyId, ValueSet)]> = self.decided(names, known).into();
+                known.of_mut(&self.offerings).decided = Some(Rc::clone(&decided));
                 decided
             }
         };
@@ -287,26 +318,24 @@ impl<'t, 's> Settled<'t, 's> {
     }
 
     /// The zones and capacity types of the offerings, and their reservations if all are reserved.
-    fn decided(&self, names: &Interner) -> Vec<(KeyId, ValueSet)> {
-        let offerings = self.offerings.iter().map(|offering| &self.table.catalogue.offerings[offering]);
-        let mut reserved = offerings.map(|offering| offering.reservation.and_then(|reservation| reservation.label));
+    fn decided(&self, names: &Interner, known: &mut Known) -> Vec<(KeyId, ValueSet)> {
+        let (catalogue, own) = (self.table.catalogue, &self.offerings);
+        let offerings = || own.iter().map(move |offering| &catalogue.offerings[offering]);
+        let mut reserved = offerings().map(|offering| offering.reservation.and_then(|reservation| reservation.label));
         let reservation = reserved.next().flatten().filter(|label| reserved.all(|other| other == Some(*label)));
-        let keys = [labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(|key| names.find_key(key));
-        let keys = keys.chain(reservation);
-        let values = |key: KeyId| {
-            let mut values: Vec<ValueId> = self
-                .offerings
-                .iter()
-                .filter_map(|offering| self.table.catalogue.offerings[offering].requirements.get(key))
-                .filter_map(|requirement| requirement.values.finite_values())
-                .flatten()
-                .copied()
-                .collect();
-            values.sort_unstable();
-            values.dedup();
-            (!values.is_empty()).then(|| (key, ValueSet::among(values)))
-        };
-        keys.filter_map(values).collect()
+        let mut decided: Vec<(KeyId, Vec<ValueId>)> = Vec::new();
+        for key in [labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(|key| names.find_key(key)) {
+            let groups = known.by_values(self.table, key);
+            let here = groups.iter().filter(|group| group.offerings.intersects(own));
+            decided.push((key, here.flat_map(|group| &group.values).copied().collect()));
+        }
+        // Reservations are as many as offerings that have one, so these are looked at one by one.
+        if let Some(key) = reservation {
+            let of_key = offerings().filter_map(|offering| offering.requirements.get(key)?.values.finite_values());
+            decided.push((key, of_key.flatten().copied().collect()));
+        }
+        decided.retain(|(_, values)| !values.is_empty());
+        decided.into_iter().map(|(key, values)| (key, ValueSet::among(values))).collect()
     }
 
     /// Drops types of which the claim would allow an offering that does not hold the pods. If the cheapest would be
@@ -317,7 +346,7 @@ impl<'t, 's> Settled<'t, 's> {
         if unsafe_others.is_empty() {
             return;
         }
-        let Some(cheapest) = by_price(self.table, &self.offerings).first().copied() else { return };
+        let Some(cheapest) = cheapest(self.table, &self.offerings) else { return };
         let catalogue = self.table.catalogue;
         let of_cheapest = &catalogue.offerings[cheapest];
         let is_elsewhere = |offering: OfferingId| {
@@ -343,7 +372,7 @@ impl<'t, 's> Settled<'t, 's> {
                 let unsafe_others = tried.unsafe_others(problem, bin, known);
                 tried.drop_types_of(&unsafe_others);
             }
-            let Some(first) = by_price(self.table, &tried.offerings).first().copied() else { continue };
+            let Some(first) = self::cheapest(self.table, &tried.offerings) else { continue };
             let price = self.table.price(first);
             // What is known of the first holds in any case; the others must not lose a minValues that it keeps.
             let keeps_min_values = || self.table.has_min_values(&tried.offerings);
@@ -375,23 +404,15 @@ impl<'t, 's> Settled<'t, 's> {
 
     /// Offerings of the machine's types that are not among its own and that the claim would allow.
     fn others(&self, names: &Interner, known: &mut Known) -> Rc<[OfferingId]> {
-        let key = (self.offerings.clone(), self.requirements.clone());
-        if let Some(others) = known.others.get(&key) {
+        if let Some(others) = known.of(&self.offerings).and_then(|known| known.others.get(&self.requirements)) {
             return Rc::clone(others);
         }
-        let catalogue = self.table.catalogue;
-        // Most others are in another zone, which is told at once.
-        let zones = names.find_key(labels::ZONE).and_then(|key| self.requirements.get(key));
-        let considered: IdSet<TypeId> =
-            self.offerings.iter().map(|offering| catalogue.offerings[offering].instance_type).collect();
-        let is_allowed = |id: &OfferingId| {
-            let offering = &catalogue.offerings[*id];
-            zones.is_none_or(|zones| zones.values.contains(Some(offering.zone), names))
-                && self.requirements.intersects(&offering.requirements, names).is_ok()
-        };
-        let of_types = considered.iter().flat_map(|instance_type| catalogue.offerings_of(instance_type));
-        let others: Rc<[OfferingId]> = of_types.filter(|id| !self.offerings.contains(*id)).filter(is_allowed).collect();
-        known.others.insert(key, Rc::clone(&others));
+        let type_of = |offering: OfferingId| self.table.catalogue.offerings[offering].instance_type;
+        let considered: IdSet<TypeId> = self.offerings.iter().map(type_of).collect();
+        let mut allowed = self.table.agreeing_with(&mut known.lookups, &self.requirements, names);
+        allowed.difference_with(&self.offerings);
+        let others: Rc<[OfferingId]> = allowed.iter().filter(|&id| considered.contains(type_of(id))).collect();
+        known.of_mut(&self.offerings).others.insert(self.requirements.clone(), Rc::clone(&others));
         others
     }
 
@@ -406,13 +427,18 @@ impl<'t, 's> Settled<'t, 's> {
     fn instance_types(&self, most: usize) -> Vec<(TypeId, OfferingId)> {
         let mut all: Vec<(TypeId, OfferingId)> = Vec::new();
         let mut seen: IdSet<TypeId> = IdSet::with_len(self.table.catalogue.types.len());
+        // Without minValues what is dearer can only be left out.
+        let is_cheapest_enough = self.table.all_min_values.is_empty();
         for offering in by_price(self.table, &self.offerings) {
             let instance_type = self.table.catalogue.offerings[offering].instance_type;
             if seen.insert(instance_type) {
+                if is_cheapest_enough && all.len() == most {
+                    break;
+                }
                 all.push((instance_type, offering));
             }
         }
-        if all.len() <= most {
+        if is_cheapest_enough || all.len() <= most {
             return all;
         }
         let needed = self.types_for_min_values(&all);
@@ -456,7 +482,7 @@ impl<'t, 's> Settled<'t, 's> {
 
     /// What the claim says of types.
     fn types(&self, most: usize, known: &mut Known) -> Rc<Types> {
-        if let Some(types) = known.types.get(&self.offerings) {
+        if let Some(types) = known.of(&self.offerings).and_then(|known| known.types.as_ref()) {
             return Rc::clone(types);
         }
         let catalogue = self.table.catalogue;
@@ -478,7 +504,7 @@ impl<'t, 's> Settled<'t, 's> {
             daemons: daemons.unwrap_or_default(),
             relaxed: self.relaxed(&offerings),
         });
-        known.types.insert(self.offerings.clone(), Rc::clone(&types));
+        known.of_mut(&self.offerings).types = Some(Rc::clone(&types));
         types
     }
 

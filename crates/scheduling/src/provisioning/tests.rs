@@ -16,6 +16,7 @@ mod group_domains;
 mod growth;
 mod host_rooms;
 mod karpenter;
+mod label_sets;
 mod near_leaving;
 mod oracle;
 mod outside;

@@ -1,7 +1,7 @@
 //! Pods with the same scheduling shape are one class with a count. Everything after this file works on classes; pods
 //! come back when a class's copies are dealt out to their places.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{borrow::Cow, cmp::Reverse, sync::Arc};
 
 use api::labels;
 use dra_sched::ClaimUse;
@@ -293,6 +293,15 @@ impl PodClass {
     pub(crate) fn requests(&self, variant: usize) -> &ResourceVec {
         let devices = self.devices.as_ref();
         devices.and_then(|devices| devices.requests.get(variant)).unwrap_or(&self.shape.requests)
+    }
+
+    /// What a pod takes at least, however its extended resources are served.
+    pub(crate) fn least_requests(&self) -> Cow<'_, ResourceVec> {
+        let mut least = Cow::Borrowed(self.requests(0));
+        for variant in 1..self.variants() {
+            least.to_mut().min_assign(self.requests(variant));
+        }
+        least
     }
 
     /// Whether kube-scheduler lets its pods in only where certain others are. What they only prefer, and is kept as if

@@ -6,6 +6,7 @@
 //! all keys are. The others (a custom label that the pool leaves open, an instance type that allows several values) are
 //! *open*: their values are tracked per machine as a requirement.
 
+mod labels;
 mod min_values;
 mod shapes;
 
@@ -20,6 +21,7 @@ use model::{
 };
 use smallvec::SmallVec;
 
+pub(crate) use self::labels::WithValues;
 pub(crate) use self::min_values::MinValues;
 use self::shapes::ShapesOfPool;
 use super::catalogue_index::{CatalogueIndex, Catalogues, Lookups, Net};
@@ -65,6 +67,8 @@ pub(crate) struct PoolTable<'s> {
     pub(crate) shapes: ShapesOfPool,
     /// The members, cheapest first; equal prices by type, zone and capacity type.
     pub(crate) by_price: Vec<OfferingId>,
+    /// What these cost, in the same order.
+    prices: Vec<PriceNanoUsdPerHour>,
     pub(crate) limits: Limits,
     /// The minValues that have to hold: none under the policy BestEffort.
     pub(crate) min_values: Vec<MinValues>,
@@ -89,8 +93,8 @@ pub(crate) struct Alternative {
     pub(crate) index: usize,
     /// Index into the class's terms.
     pub(crate) term: usize,
-    /// Members that satisfy it.
-    pub(crate) offerings: IdSet<OfferingId>,
+    /// Members that satisfy it. Of thousands of classes most share one of a few sets.
+    pub(crate) offerings: Arc<IdSet<OfferingId>>,
     /// What it says of open keys.
     pub(crate) open: Requirements,
     /// Where a machine is for each of the class's involvements.
@@ -119,7 +123,7 @@ pub(crate) struct Fit {
 struct Fits {
     fits: IdVec<FitId, Fit>,
     /// By offerings: these by price, and the fits with them.
-    by_offerings: FastMap<IdSet<OfferingId>, OfOfferings>,
+    by_offerings: FastMap<Arc<IdSet<OfferingId>>, OfOfferings>,
 }
 
 struct OfOfferings {
@@ -129,16 +133,22 @@ struct OfOfferings {
 }
 
 impl Fits {
-    fn number(&mut self, table: &PoolTable<'_>, requests: &ResourceVec, offerings: &IdSet<OfferingId>) -> FitId {
-        if !self.by_offerings.contains_key(offerings) {
-            let by_price = table.by_price.iter().filter(|&&offering| offerings.contains(offering));
-            let by_price = by_price.map(|&offering| (table.price(offering), offering)).collect();
+    /// Gives the alternative the number of what its copies ask, and the set of offerings that others with as many have.
+    fn number(&mut self, table: &PoolTable<'_>, requests: &ResourceVec, alternative: &mut Alternative) {
+        let offerings = &alternative.offerings;
+        if let Some((known, _)) = self.by_offerings.get_key_value(offerings) {
+            alternative.offerings = Arc::clone(known);
+        } else {
+            let all = table.prices.iter().copied().zip(table.by_price.iter().copied());
+            let by_price = all.filter(|(_, offering)| offerings.contains(*offering)).collect();
             let set = self.by_offerings.len();
-            self.by_offerings.insert(offerings.clone(), OfOfferings { by_price, set, fits: FastMap::default() });
+            self.by_offerings.insert(Arc::clone(offerings), OfOfferings { by_price, set, fits: FastMap::default() });
         }
-        let of_offerings = self.by_offerings.get_mut(offerings).expect("it was put there where it was missing");
+        let of_offerings = self.by_offerings.get_mut(&alternative.offerings);
+        let of_offerings = of_offerings.expect("it was put there where it was missing");
         if let Some(&known) = of_offerings.fits.get(requests) {
-            return known;
+            alternative.fit = known;
+            return;
         }
         let fit = Fit {
             requests: requests.clone(),
@@ -148,7 +158,7 @@ impl Fits {
         };
         let fit = self.fits.push(fit);
         of_offerings.fits.insert(requests.clone(), fit);
-        fit
+        alternative.fit = fit;
     }
 }
 
@@ -159,7 +169,9 @@ impl Alternative {
             return None;
         }
         let mut within = self.clone();
-        within.offerings.intersect_with(&cell.offerings);
+        if !within.offerings.is_subset(&cell.offerings) {
+            Arc::make_mut(&mut within.offerings).intersect_with(&cell.offerings);
+        }
         within.places.push(cell.place);
         if let Some(pin) = &cell.pin {
             within.open.insert_intersect(pin.clone(), names);
@@ -274,6 +286,7 @@ impl<'s> PoolTable<'s> {
             least_prices: LeastPrices::default(),
             shapes: ShapesOfPool::default(),
             by_price: Vec::new(),
+            prices: Vec::new(),
             limits: Limits::default(),
             min_values: Vec::new(),
             all_min_values: Vec::new(),
@@ -304,7 +317,8 @@ impl<'s> PoolTable<'s> {
         // From here on everything is about members, so it comes after the last of them is removed.
         table.shapes = ShapesOfPool::new(&table, snapshot.devices.as_deref());
         table.by_price = table.index.by_price.iter().copied().filter(|&id| table.members.contains(id)).collect();
-        let prices = table.by_price.iter().map(|&id| (table.net(id), table.price(id)));
+        table.prices = table.by_price.iter().map(|&id| table.price(id)).collect();
+        let prices = table.by_price.iter().zip(&table.prices).map(|(&id, &price)| (table.net(id), price));
         table.least_prices = LeastPrices::new(&table.holds.fit, prices);
         table.limits = Limits::new(pool.remaining.clone(), catalogue, &table.members);
         table.all_min_values = table.all_min_values(names);
@@ -331,7 +345,7 @@ impl<'s> PoolTable<'s> {
                 let mut alternatives = known.alternatives(&table, class, demand, names);
                 for alternative in &mut alternatives {
                     let requests = class.requests(alternative.variant);
-                    alternative.fit = fits.number(&table, requests, &alternative.offerings);
+                    fits.number(&table, requests, alternative);
                 }
                 // A class with more alternatives than are kept may have a place that is not looked at; its refusal is
                 // then no proof.
@@ -384,9 +398,9 @@ impl<'s> PoolTable<'s> {
     }
 
     /// The members with at least this price, cheapest first.
-    pub(crate) fn at_least_at_price(&self, price: PriceNanoUsdPerHour) -> impl Iterator<Item = &OfferingId> {
-        let first = self.by_price.partition_point(|&offering| self.price(offering) < price);
-        self.by_price.iter().skip(first)
+    pub(crate) fn at_least_at_price(&self, price: PriceNanoUsdPerHour) -> &[OfferingId] {
+        let first = self.prices.partition_point(|&known| known < price);
+        self.by_price.get(first..).unwrap_or_default()
     }
 
     /// The Pareto front of a new machine for a class that wants no devices.
@@ -486,7 +500,7 @@ impl<'s> PoolTable<'s> {
             for alternative in &mut alternatives {
                 let taken = alternative.offerings.iter().filter(|&offering| self.daemon_takes_port(offering, class));
                 let taken: IdSet<OfferingId> = taken.collect();
-                alternative.offerings.difference_with(&taken);
+                Arc::make_mut(&mut alternative.offerings).difference_with(&taken);
             }
         }
         for involvement in &class.involved {
@@ -523,7 +537,7 @@ impl<'s> PoolTable<'s> {
                 let is_served_so = |offering: &OfferingId| {
                     demand.variant_for(&self.catalogue.offerings[*offering].allocatable) == variant
                 };
-                let offerings = alternative.offerings.iter().filter(is_served_so).collect();
+                let offerings = Arc::new(alternative.offerings.iter().filter(is_served_so).collect());
                 split.push(Alternative { offerings, variant, ..alternative.clone() });
             }
         }
@@ -568,7 +582,7 @@ impl<'s> PoolTable<'s> {
         (!offerings.is_empty()).then_some(Alternative {
             index: 0,
             term: index,
-            offerings,
+            offerings: Arc::new(offerings),
             open,
             places,
             variant: 0,

@@ -82,7 +82,7 @@ impl Packing<'_> {
         copies: u32,
         pick: Pick,
     ) -> bool {
-        let mut offerings = alternative.offerings.clone();
+        let mut offerings = IdSet::clone(&alternative.offerings);
         self.drop_exhausted_reservations(pool, &mut offerings);
         let mut bin = Bin::new(pool, offerings, alternative.open.clone());
         if !self.fill(&mut bin, Spot::New(pool), Batch { class, alternative, copies }, pick) {

@@ -133,7 +133,7 @@ impl Bin {
     pub(super) fn measure(&mut self, table: &PoolTable<'_>) {
         self.shape = fast_hash(&(&self.offerings, &self.requests));
         // An offering below the price so far was too small before, and is so now.
-        let open = table.at_least_at_price(self.price).copied();
+        let open = table.at_least_at_price(self.price).iter().copied();
         let mut open = open.filter(|&offering| self.offerings.contains(offering)).peekable();
         let Some(price) = open.peek().map(|&offering| table.price(offering)) else { return };
         let mut slack = ResourceVec::default();

@@ -13,7 +13,7 @@ mod larger_sizes;
 
 use std::{borrow::Cow, cmp::Ordering, rc::Rc};
 
-use model::{Answer, ResourceVec, SearchEnd};
+use model::{Answer, PriceNanoUsdPerHour, ResourceVec, SearchEnd};
 
 use smallvec::SmallVec;
 
@@ -107,12 +107,9 @@ pub(crate) fn into_paid_room(packing: &mut Packing<'_>, class: ClassId, wanted: 
     let mut end = SearchEnd::default();
     let mut from = BinId(0);
     let mut open = Open::default();
+    let least = pods.least_requests();
     while left > 0 {
-        // What a copy takes besides depends on who serves its extended resources.
-        let next = match pods.devices {
-            None => packing.state.slack.next(from.0, &pods.shape.requests).map(BinId),
-            Some(_) => Some(from),
-        };
+        let next = packing.state.slack.next(from.0, &least).map(BinId);
         let Some(id) = next.filter(|id| id.0 < packing.state.bins.len()) else { break };
         left -= without_growth(packing, id, class, left, &mut open).part_of(&mut end);
         from = BinId(id.0 + 1);
@@ -183,8 +180,9 @@ fn without_growth<'p>(
         let Some(allowed) = way.on_host(packing, id, class) else { continue };
         let Some(bin) = packing.state.bins.get(id.0) else { break };
         let size = Size::new(packing, Spot::Bin(id), class, alternative, allowed).part_of(&mut end);
-        let same_price = table
-            .at_least_at_price(bin.price)
+        let same_price = size
+            .at_least_at_price(table, bin.price)
+            .iter()
             .take_while(|&&offering| table.price(offering) == bin.price)
             .filter(|&&offering| bin.offerings.contains(offering) && alternative.offerings.contains(offering));
         let copies =
@@ -304,6 +302,14 @@ impl<'a> Size<'a> {
         packing.ways(DeviceRequest { spot, class, variant, copies: wanted }).map(|ways| Self { requests, ways })
     }
 
+    /// The members whose machines may take copies and cost that much at least, cheapest first.
+    fn at_least_at_price<'s>(&'s self, table: &'s PoolTable<'_>, price: PriceNanoUsdPerHour) -> &'s [OfferingId] {
+        let Some(ways) = &self.ways else { return table.at_least_at_price(price) };
+        let giving = ways.by_price(table);
+        let first = giving.partition_point(|&offering| table.price(offering) < price);
+        giving.get(first..).unwrap_or_default()
+    }
+
     /// Copies that a machine from the offering takes on top of what it holds.
     fn copies(&self, table: &PoolTable<'_>, offering: OfferingId, held: &ResourceVec, wanted: u32) -> u32 {
         let net = table.net(offering);
@@ -375,17 +381,17 @@ pub(crate) fn new_machine<'p>(
     let size = Size::new(packing, Spot::New(pool), class, alternative, wanted).part_of(&mut end);
     let offer = |copies, added| Offer { bin: None, pool, alternative, copies, added, is_forced: false };
     let mut best: Option<Offer<'p>> = None;
-    if size.ways.is_none() {
-        let step = table.staircase(alternative.fit).best(wanted);
-        best = step.map(|(copies, price)| offer(copies, price.0));
-    } else {
+    if let Some(ways) = &size.ways {
         let nothing = ResourceVec::default();
-        for offering in alternative.offerings.iter() {
+        for &offering in ways.by_price(table).iter().filter(|&&offering| alternative.offerings.contains(offering)) {
             let copies = size.copies(table, offering, &nothing, wanted);
             if copies > 0 {
                 keep_best(&mut best, offer(copies, table.price(offering).0));
             }
         }
+    } else {
+        let step = table.staircase(alternative.fit).best(wanted);
+        best = step.map(|(copies, price)| offer(copies, price.0));
     }
     Answer::new(best.unwrap_or_else(|| offer(wanted, i64::MAX)), end)
 }

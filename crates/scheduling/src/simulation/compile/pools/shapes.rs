@@ -1,7 +1,7 @@
 //! Which offerings of a pool have which shape for the engine.
 
 use dra_sched::ShapeId;
-use model::IdSet;
+use model::{IdSet, IdVec, collections::FastMap};
 
 use crate::catalogue::OfferingId;
 use crate::devices::Devices;
@@ -11,6 +11,8 @@ use crate::simulation::compile::pools::PoolTable;
 #[derive(Debug, Default)]
 pub(crate) struct ShapesOfPool {
     pub(crate) by_shape: Vec<(ShapeId, IdSet<OfferingId>)>,
+    /// The shape of each offering.
+    of_offering: IdVec<OfferingId, Option<ShapeId>>,
     pub(crate) all: IdSet<ShapeId>,
 }
 
@@ -23,11 +25,17 @@ impl ShapesOfPool {
     pub(crate) fn new(table: &PoolTable<'_>, devices: Option<&Devices>) -> Self {
         let mut shapes = Self::default();
         let Some(devices) = devices else { return shapes };
+        let mut position: FastMap<ShapeId, usize> = FastMap::default();
+        shapes.of_offering = IdVec::filled(None, table.catalogue.offerings.len());
         for (id, offering) in table.catalogue.offerings.iter_enumerated() {
             let Some(shape) = devices.shape(table.id, offering.instance_type) else { continue };
-            match shapes.by_shape.iter_mut().find(|(known, _)| *known == shape) {
-                Some((_, offerings)) => drop(offerings.insert(id)),
-                None => shapes.by_shape.push((shape, [id].into_iter().collect())),
+            shapes.of_offering[id] = Some(shape);
+            let position = *position.entry(shape).or_insert_with(|| {
+                shapes.by_shape.push((shape, IdSet::default()));
+                shapes.by_shape.len() - 1
+            });
+            if let Some((_, offerings)) = shapes.by_shape.get_mut(position) {
+                offerings.insert(id);
             }
             if table.members.contains(id) {
                 shapes.all.insert(shape);
@@ -37,7 +45,7 @@ impl ShapesOfPool {
     }
 
     pub(crate) fn shape_of(&self, offering: OfferingId) -> Option<ShapeId> {
-        self.by_shape.iter().find(|(_, offerings)| offerings.contains(offering)).map(|(shape, _)| *shape)
+        self.of_offering.try_get(offering).copied().flatten()
     }
 
     pub(crate) fn offerings(&self, shapes: &IdSet<ShapeId>) -> IdSet<OfferingId> {

@@ -1,6 +1,7 @@
 //! What the engine offers, as sets of offerings that a packer can price.
 
 use std::{
+    cell::OnceCell,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -40,6 +41,7 @@ pub(crate) struct Ways {
     pub(super) asked: u32,
     /// How the searches for them ended.
     pub(super) end: SearchEnd,
+    pub(super) by_price: OnceCell<Box<[OfferingId]>>,
 }
 
 impl Ways {
@@ -54,6 +56,19 @@ impl Ways {
         let best = here.max_by_key(|way| way.copies)?;
         let shape = table.shapes.shape_of(offering);
         Some((best.copies, best.extra.iter().find(|(of, _)| *of == shape).map(|(_, extra)| extra)))
+    }
+
+    /// The members of the pool whose machines give copies their devices by one of the ways, cheapest first: a few of
+    /// thousands.
+    pub(crate) fn by_price(&self, table: &PoolTable<'_>) -> &[OfferingId] {
+        self.by_price.get_or_init(|| {
+            let mut giving = IdSet::default();
+            self.ways.iter().for_each(|way| giving.union_with(&way.offerings));
+            giving.intersect_with(&table.members);
+            let mut by_price: Vec<OfferingId> = giving.iter().collect();
+            by_price.sort_unstable_by_key(|&offering| (table.price(offering), offering));
+            by_price.into()
+        })
     }
 
     pub(super) fn answers(&self, wanted: u32) -> bool {
@@ -166,7 +181,7 @@ impl Asked<'_, '_> {
                 ways.extend(all.filter_map(|allocations| self.on_node(allocations, shapes)));
             }
         }
-        Ways { ways, asked, end }
+        Ways { ways, asked, end, by_price: OnceCell::new() }
     }
 
     /// On a node that is there all is certain; one that is expected must hold the copies whatever comes of it.

@@ -123,7 +123,7 @@ impl<'p> LargerSizes<'_, 'p> {
         let Some(bin) = self.packing.state.bins.get(id.0) else { return };
         let size = Size::new(self.packing, Spot::Bin(id), class, alternative, wanted).part_of(&mut self.end);
         let mut found: Option<Offer<'p>> = None;
-        for &offering in table.at_least_at_price(least.max(bin.price)) {
+        for &offering in size.at_least_at_price(table, least.max(bin.price)) {
             let price = table.price(offering);
             // Cheapest first: what is dearer adds more, for `wanted` copies at most.
             let is_too_dear = |offer: &Offer<'_>| against(offer, bin, price, wanted) == Ordering::Greater;
