@@ -32,9 +32,9 @@ pub(crate) struct Options {
     /// List the stages and stop.
     #[arg(long)]
     list: bool,
-    /// Only build what this stage will run; repeat for several.
+    /// Only build what this stage will run.
     #[arg(long, value_name = "NAME", value_enum, hide = true)]
-    ahead: Vec<Stage>,
+    ahead: Option<Stage>,
 }
 
 struct Outcome {
@@ -56,11 +56,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    if !options.ahead.is_empty() {
-        for stage in &options.ahead {
-            stage.build_ahead().unwrap_or_else(|error| eprintln!("{}: {error:#}", stage.name()));
-        }
-        return Ok(());
+    if let Some(stage) = options.ahead {
+        return stage.build_ahead();
     }
     let chosen = |stage: &&Stage| options.stages.is_empty() || options.stages.contains(stage);
     let chosen: Vec<Stage> = Stage::value_variants().iter().filter(chosen).copied().collect();

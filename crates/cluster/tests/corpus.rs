@@ -9,13 +9,11 @@ use cluster::offline::{self, Settings};
 fn kinds_of_ours_are_accepted_and_refused_as_by_the_api_server() {
     const NAME: &str = "decode, published NodePools and their kin";
     let Some(corpus) = corpus::open(NAME, "corpus/nodepools") else { return };
-    let index = std::fs::read_to_string(corpus.join("index.jsonl")).unwrap();
     let labels = ProviderLabels::default();
     let provider_crds = (cloudprovider_kwok::DECLARATION.crds)();
     let settings = Settings { provider_crds: &provider_crds, ..Settings::new(&[], &labels, &[]) };
     let (mut checked, mut refused_later, mut wrong) = (0, 0, Vec::new());
-    for line in index.lines() {
-        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+    for entry in corpus::index::<serde_json::Value>(&corpus) {
         let text = |field: &str| entry[field].as_str().unwrap_or_default();
         let is_ours =
             matches!(text("kind"), "NodePool" | "NodeClaim" | "NodeOverlay" | "CapacityBuffer" | "KWOKNodeClass");
@@ -54,12 +52,10 @@ fn is_about_claims(entry: &serde_json::Value) -> bool {
 fn kinds_of_devices_and_claims_of_pods_are_accepted_and_refused_as_by_the_api_server() {
     const NAME: &str = "decode, published objects of devices";
     let Some(corpus) = corpus::open(NAME, "corpus/dra") else { return };
-    let index = std::fs::read_to_string(corpus.join("index.jsonl")).unwrap();
     let labels = ProviderLabels::default();
     let settings = Settings { expand_workloads: true, ..Settings::new(&[], &labels, &[]) };
     let (mut accepted, mut refused, mut wrong) = (0, 0, Vec::new());
-    for line in index.lines() {
-        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+    for entry in corpus::index::<serde_json::Value>(&corpus) {
         let text = |field: &str| entry[field].as_str().unwrap_or_default();
         let is_accepted = text("check").starts_with("accepted");
         if !is_about_claims(&entry) {

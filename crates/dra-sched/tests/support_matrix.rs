@@ -161,10 +161,8 @@ fn rows_held_against_objects_of_real_drivers_are_what_these_hold() {
         (STATUS, &["\"conditions\":", "\"results\":"]),
     ];
     let Some(folder) = corpus::open(NAME, "corpus/dra") else { return };
-    let index = std::fs::read_to_string(folder.join("index.jsonl")).unwrap();
     let (mut held, mut objects) = (BTreeSet::new(), 0);
-    for line in index.lines() {
-        let entry: Value = serde_json::from_str(line).unwrap();
+    for entry in corpus::index::<Value>(&folder) {
         let text = |field: &str| entry[field].as_str().unwrap_or_default();
         if !text("check").starts_with("accepted") || !text("api").starts_with("resource.k8s.io/") {
             continue;

@@ -64,9 +64,7 @@ impl Machine {
 
 /// The objects of these kinds that a real API server takes, with their files.
 fn objects(corpus: &Path, kinds: &[&str]) -> Vec<(String, Value)> {
-    let index = std::fs::read_to_string(corpus.join("index.jsonl")).unwrap();
-    let entries = index.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let wanted = entries.filter(|entry| {
+    let wanted = corpus::index::<Value>(corpus).into_iter().filter(|entry| {
         let text = |name: &str| entry[name].as_str().unwrap_or_default();
         kinds.contains(&text("kind"))
             && text("check").starts_with("accepted")

@@ -8,6 +8,8 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 /// The folder with the data.
 pub const FOLDER: &str = "DOVETAIL_CORPUS";
 
@@ -28,6 +30,18 @@ pub fn open(test: &str, path: &str) -> Option<PathBuf> {
     }
     note(test, &format_args!("SKIPPED, there is no {path} in {}", root.display()));
     None
+}
+
+/// The lines of a folder's `index.jsonl`: what each of its files holds, and what a server said of it.
+///
+/// # Panics
+/// The index cannot be read, or a line is not such an entry.
+#[must_use]
+pub fn index<T: DeserializeOwned>(folder: &Path) -> Vec<T> {
+    let path = folder.join("index.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()));
+    let entry = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{}: {error}: {line}", path.display()));
+    text.lines().map(entry).collect()
 }
 
 /// Says in one line what a test read.

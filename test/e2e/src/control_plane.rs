@@ -8,10 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::Client;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scratch::Scratch;
 use crate::{audit, client};
@@ -344,18 +347,19 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let deadline = Instant::now() + DROP_TIMEOUT;
-        while matches!(self.process.try_wait(), Ok(None)) {
-            if Instant::now() > deadline {
+        let pid = Pid::from_child(&self.process);
+        let _ = kill_process(pid, Signal::TERM);
+        let (sender, ended) = mpsc::channel();
+        let process = &mut self.process;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _ = process.wait();
+                let _ = sender.send(());
+            });
+            if ended.recv_timeout(DROP_TIMEOUT).is_err() {
                 // Its components die with it.
-                let _ = self.process.kill();
-                let _ = self.process.wait();
-                return;
+                let _ = kill_process(pid, Signal::KILL);
             }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        });
     }
 }

@@ -25,10 +25,8 @@ fn objects_from_the_wild_get_the_verdict_of_the_api_server() {
     const NAME: &str = "api, published NodePools and their kin";
     let Some(folder) = corpus::open(NAME, "corpus/nodepools") else { return };
     let admission = Admission::new(&crd::crds()).unwrap();
-    let index = std::fs::read_to_string(folder.join("index.jsonl")).unwrap();
     let (mut seen, mut failures) = (0, Vec::new());
-    for line in index.lines() {
-        let entry: Entry = serde_json::from_str(line).unwrap();
+    for entry in corpus::index::<Entry>(&folder) {
         if !admission.serves(&entry.api_version, &entry.kind) {
             continue;
         }

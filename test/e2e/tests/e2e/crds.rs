@@ -157,10 +157,8 @@ fn found_in_the_wild(folder: &Path) -> Result<Vec<Case>> {
         api_version: String,
         verdict: String,
     }
-    let text = std::fs::read_to_string(folder.join("index.jsonl"))?;
     let mut cases = Vec::new();
-    for line in text.lines() {
-        let entry: Entry = serde_json::from_str(line)?;
+    for entry in corpus::index::<Entry>(folder) {
         let expect = match entry.verdict.as_str() {
             "accept" => Verdict::Accept,
             "refuse" => Verdict::Refuse,

@@ -64,12 +64,10 @@ async fn pods_wait_for_the_devices_of_a_driver_that_is_replaced_and_get_no_machi
 /// Deletes what a driver has published.
 async fn withdraw(client: &Client, driver: &str) -> Result<()> {
     let slices: Api<ResourceSlice> = Api::all(client.clone());
-    let all = slices.list(&ListParams::default()).await?;
-    let of_driver: Vec<String> =
-        all.iter().filter(|slice| slice.spec.driver == driver).map(ResourceExt::name_any).collect();
+    let of_driver = slices.list(&ListParams::default().fields(&format!("spec.driver={driver}"))).await?.items;
     ensure!(!of_driver.is_empty(), "{driver} has published nothing");
-    for name in of_driver {
-        slices.delete(&name, &DeleteParams::default()).await?;
+    for slice in of_driver {
+        slices.delete(&slice.name_any(), &DeleteParams::default()).await?;
     }
     Ok(())
 }

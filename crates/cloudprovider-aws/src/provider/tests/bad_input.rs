@@ -69,7 +69,8 @@ impl Story {
             self.tell("deletion", provider.delete(&made.provider_id).await);
         }
         self.world.objects.remove_claim("uid-of-a");
-        tokio::time::sleep(Duration::from_secs(7200)).await;
+        // A template that nobody used for an hour goes.
+        tokio::time::advance(Duration::from_secs(7200)).await;
         let _ = provider.tidy().await;
         let classes = self.world.objects.class("default").into_iter().collect::<Vec<_>>();
         let _ = reconciler.collect_profiles(&classes).await;

@@ -301,12 +301,8 @@ impl<'s> PoolTable<'s> {
         // not define a label agrees: the machine gets it from the pool.
         let launchable = catalogue.offerings.iter_enumerated().filter(|(_, offering)| offering.launchable());
         table.members.extend(launchable.map(|(id, _)| id));
-        for wanted in pool.requirements.iter() {
-            let mut without = table.members.clone();
-            without.difference_with(&table.index.of_key(wanted.key).mentioned);
-            table.members.intersect_with(table.index.agreeing(lookups, wanted.key, &wanted.values, names));
-            table.members.union_with(&without);
-        }
+        let agreeing = table.agreeing_with(lookups, &pool.requirements, names);
+        table.members.intersect_with(&agreeing);
         table.holds = daemons::net(&table, &table.index, lookups, snapshot);
         // A machine that is overcommitted by its own daemons takes nothing, as in Karpenter.
         let overcommitted: Vec<OfferingId> =

@@ -86,9 +86,7 @@ pub(super) async fn check(client: &Client, kubernetes: Kubernetes, scenarios: &[
 enum Answer {
     Taken,
     Refused,
-    /// The release does not serve the version.
-    NotServed,
-    /// The API server drops a field that we read all the same.
+    /// The release does not serve the version, or drops a field that we read all the same.
     OfOtherRelease,
     Different(String),
 }
@@ -97,7 +95,7 @@ async fn answer(client: &Client, trial: &Trial, compat: &Compat) -> Result<Answe
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let theirs = match create(client, &trial.object, &dry_run).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Answer::NotServed),
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Answer::OfOtherRelease),
         // A request that is too large, or not what its kind looks like, is refused before it is looked at.
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 413 | 422) => Err(status.message),
         Err(error) => return Err(error.into()),
@@ -165,10 +163,8 @@ fn trial(object: &Value) -> Option<Trial> {
 
 /// Objects of real drivers.
 fn real(folder: &Path) -> Result<Vec<Value>> {
-    let index = std::fs::read_to_string(folder.join("index.jsonl"))?;
     let mut found = Vec::new();
-    for line in index.lines() {
-        let entry: Value = serde_json::from_str(line)?;
+    for entry in corpus::index::<Value>(folder) {
         if !entry["api"].as_str().is_some_and(|api| api.starts_with("resource.k8s.io/")) {
             continue;
         }
