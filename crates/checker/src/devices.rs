@@ -116,8 +116,7 @@ pub(crate) fn concern(snapshot: &Snapshot, pod: &Pod) -> bool {
 /// before. Where somebody who waits has the claim too, it stays.
 fn given_back<'d>(snapshot: &Snapshot, devices: &'d Devices) -> BTreeSet<&'d NamespacedName> {
     let objects = &devices.objects;
-    let is_over =
-        |consumer: &dra_types::Consumer| &*consumer.resource == "pods" && devices.ending().contains(&consumer.uid);
+    let is_over = |consumer: &dra_types::Consumer| consumer.is_pod() && devices.ending().contains(&consumer.uid);
     let over = objects.claims.iter().filter(|(_, claim)| !claim.reserved_for.is_empty());
     let mut over: BTreeSet<&NamespacedName> =
         over.filter(|(_, claim)| claim.reserved_for.iter().all(is_over)).map(|(name, _)| name).collect();
@@ -139,7 +138,7 @@ fn given_back<'d>(snapshot: &Snapshot, devices: &'d Devices) -> BTreeSet<&'d Nam
 fn is_idle(snapshot: &Snapshot, claim: &ResourceClaim) -> bool {
     let waits = |consumer: &dra_types::Consumer| {
         let is_it = |pod: &Pod| pod.uid == consumer.uid && pod.node_name.is_none();
-        &*consumer.resource == "pods" && snapshot.pods.iter().any(|pending| is_it(&pending.pod))
+        consumer.is_pod() && snapshot.pods.iter().any(|pending| is_it(&pending.pod))
     };
     let is_for_one = match claim.reserved_for.as_slice() {
         [] => true,

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use model::collections::NameMap;
-use model::{IdSet, IdVec, NodeName};
+use model::{IdSet, IdVec, NodeName, Uid};
 
 use crate::compile::attributes::{AttributeColumn, ValueTable};
 use crate::compile::claims::{Claim, ClaimClass};
@@ -61,6 +61,8 @@ pub struct Inventory {
     pub(crate) derived: DerivedTable,
     pub(crate) claim_classes: IdVec<ClaimClassId, ClaimClass>,
     pub(crate) claims: IdVec<ClaimId, Claim>,
+    /// By the first consumer of a claim that is allocated, if that is a pod: its claims, in their order.
+    pub(crate) of_first_consumer: NameMap<Uid, Vec<ClaimId>>,
     pub(crate) machines: IdVec<ShapeId, MachineShape>,
     pub(crate) shared_pools: IdVec<SharedPoolId, SharedPool>,
     /// By shape: what its machines see if no published slice reaches them.

@@ -107,5 +107,7 @@ pub use ledger::{BinLedger, ClusterLedger, MachineOverhead};
 pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
-pub use packing::{Alternative, ClaimShare, Copies, Daemon, NodeDemand, Offer, OverheadVerdict, Reach, Wanting};
+pub use packing::{
+    Alternative, ClaimShare, Copies, Daemon, DeviceSets, NodeDemand, Offer, OverheadVerdict, Reach, Wanting,
+};
 pub use verdict::{Refusal, Verdict};

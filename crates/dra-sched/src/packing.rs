@@ -14,6 +14,7 @@ mod demand;
 mod ends;
 mod offer;
 mod reach;
+mod sets;
 mod supply;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use demand::{ClaimShare, NodeDemand};
 pub use ends::{ends_on, may_end};
 pub use offer::{Alternative, Offer, Refused, Undecided};
 pub use reach::Reach;
+pub use sets::DeviceSets;
 pub use supply::{Hosts, Wanting, want_too_much};
 
 #[cfg(test)]

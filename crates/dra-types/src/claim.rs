@@ -232,6 +232,13 @@ pub struct Consumer {
     pub uid: Uid,
 }
 
+impl Consumer {
+    /// Whether it is a pod.
+    pub fn is_pod(&self) -> bool {
+        self.api_group.is_empty() && &*self.resource == "pods"
+    }
+}
+
 /// The status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {

@@ -14,7 +14,7 @@
 //! ([`crate::provisioning::orders::patterns`]).
 //!
 //! * Classes with equal requests and equal offerings are one *kind*. Pods that exclude each other from a host need a
-//!   slot that each machine has one of; pods with claims need one of as many slots as the machine's devices can serve.
+//!   slot that each machine has one of; pods with claims take devices of sets that they compete for ([`devices`]).
 //! * Of what a machine has, only what its pods can use counts ([`usable`]).
 //! * Offerings that hold less per dollar than another which takes the same kinds can't matter and are dropped (their π
 //!   is that of the better one), so a catalogue of hundreds of types comes down to a few *sites*.
@@ -25,8 +25,9 @@
 //!   nodes that could go, what it is worth beyond their price.
 //!
 //! Left out, which makes the bound lower but never wrong: limits, weights, spread, affinity, minValues,
-//! and that classes compete for devices.
+//! and of devices that classes compete for what their number does not tell: constraints, counters, shares.
 
+mod devices;
 mod patterns;
 mod solve;
 mod usable;
@@ -42,6 +43,7 @@ use model::{
 };
 
 use self::{
+    devices::{Devices, Supply},
     patterns::Patterns,
     solve::Solution,
     usable::Usable,
@@ -52,10 +54,7 @@ use crate::catalogue::OfferingId;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::packing::Packing;
-use crate::simulation::packing::devices::{DeviceRequest, Spot};
 use crate::simulation::packing::plan_run::PlanRun;
-use crate::simulation::packing::state::Charging;
 use crate::simulation::topology::GroupId;
 use crate::snapshot::NodeId;
 use crate::tuning::{BOUND_MERGES, BOUND_ROUNDS, BOUND_SLOTS, KEPT_RELAXATIONS, MERGED_MACHINES};
@@ -64,9 +63,6 @@ define_id! {
     /// Classes that the relaxation cannot tell apart: their copies request the same, and the same offerings take them.
     struct KindId;
 }
-
-/// By class with claims, by pool: how many replicas a new machine of an offering has devices for.
-type Served = FastMap<ClassId, Vec<FastMap<OfferingId, u32>>>;
 
 /// The result of the relaxation for some pods.
 #[derive(Debug)]
@@ -176,6 +172,8 @@ pub(crate) struct CouldGo {
     pub(crate) node: NodeId,
     /// What it has free once its pods are gone.
     pub(crate) room: ResourceVec,
+    /// These pods: how many of which class.
+    pub(crate) pods: Vec<(ClassId, u32)>,
     /// What it costs, in nano-dollars per hour.
     pub(crate) price: i128,
 }
@@ -199,22 +197,23 @@ pub(crate) fn relax_fleet(
     solved: &Solved,
 ) -> Relaxed {
     let sought = if could_go.is_empty() { Sought::Plan } else { Sought::Fleet };
-    let relaxation = Relaxation::new(problem, run, copies, sought);
+    let devices = Devices::new(problem, run, copies);
+    let relaxation = Relaxation::new(problem, &devices, copies, sought);
     let solution = solved.prices(&relaxation);
     let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
     // The room of nodes is mostly worth as much by either.
-    let bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
-        relaxation.bound(problem, &solution.amid, &other_worth, could_go, None)
+    let nodes = Nodes { problem, devices: &devices, could_go };
+    let mut bound = if relaxation.worth_of_all(&other_worth) > relaxation.worth_of_all(&worth) {
+        relaxation.bound(nodes, &solution.amid, &other_worth, None)
     } else {
-        relaxation.bound(problem, &solution.tight, &worth, could_go, None)
+        relaxation.bound(nodes, &solution.tight, &worth, None)
     };
-    let mut bound = bound;
     let mut whole_worth = None;
     if let Some(patterns) = &relaxation.patterns
         && let OfPatterns { worth: Some(worth), rooms } = solved.of_patterns(patterns)
     {
         let mut rooms = WholeRooms::new(patterns, rooms);
-        bound = bound.max(relaxation.bound(problem, &solution.tight, &worth, could_go, Some(&mut rooms)));
+        bound = bound.max(relaxation.bound(nodes, &solution.tight, &worth, Some(&mut rooms)));
         solved.keep_rooms(rooms.known());
         whole_worth = Some(worth);
     }
@@ -229,6 +228,14 @@ pub(crate) fn relax_fleet(
         other_worth: by_class(&other_worth),
         whole_worth: whole_worth.map(|worth| by_class(&worth)),
     }
+}
+
+/// Nodes that have room, and those of them that could go.
+#[derive(Clone, Copy)]
+struct Nodes<'n> {
+    problem: &'n Problem<'n>,
+    devices: &'n Devices<'n>,
+    could_go: &'n [CouldGo],
 }
 
 /// One plan's relaxation. All vectors of amounts are over the same `dimensions`.
@@ -253,8 +260,10 @@ enum Dimension {
     Resource(ResourceId),
     /// A machine takes one pod of the group.
     Slot(GroupId),
-    /// A machine has devices for so many copies of the class.
-    Served(ClassId),
+    /// A machine has devices for so many pods that want this of them: the position among what is counted.
+    Served(usize),
+    /// A machine has so many devices of a set.
+    Devices(usize),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,17 +298,16 @@ struct KindKey {
 }
 
 impl Relaxation {
-    fn new(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>, sought: Sought) -> Self {
-        let served = served(problem, run, copies);
-        let dimensions = dimensions(problem, copies, &served);
+    fn new(problem: &Problem<'_>, devices: &Devices<'_>, copies: &IdVec<ClassId, u32>, sought: Sought) -> Self {
+        let dimensions = dimensions(problem, copies, devices);
         let mut by_key: FastMap<KindKey, KindId> = FastMap::default();
         let mut kinds: IdVec<KindId, Kind> = IdVec::default();
         let mut offerings: Vec<Vec<IdSet<OfferingId>>> = Vec::new();
         let mut kind_of = IdVec::filled(None, problem.classes.len());
         for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
             let key = KindKey {
-                requests: requests(problem, class, &dimensions),
-                offerings: problem.pools.ids().map(|pool| taking(problem, pool, class, &served)).collect(),
+                requests: requests(problem, class, &dimensions, devices),
+                offerings: problem.pools.ids().map(|pool| taking(problem, pool, class, devices)).collect(),
             };
             let of_key = by_key.get(&key).copied().unwrap_or_else(|| {
                 let kind = kinds.push(Kind { requests: key.requests.clone(), copies: 0 });
@@ -319,7 +327,7 @@ impl Relaxation {
         for (pool, table) in problem.pools.iter_enumerated() {
             let index = model::Id::index(pool);
             let of_pool: Vec<Option<&IdSet<OfferingId>>> = offerings.iter().map(|pools| pools.get(index)).collect();
-            sites.extend(relaxation.add_sites(table, index, &of_pool, &served, &usable));
+            sites.extend(relaxation.add_sites((pool, table), &of_pool, devices, &usable));
         }
         relaxation.binding = usable.binding(&sites);
         if sought == Sought::Fleet {
@@ -346,10 +354,9 @@ impl Relaxation {
     /// Adds the pool's offerings, grouped by the kinds that they take. Offerings of reservations go to `reserved`.
     fn add_sites(
         &mut self,
-        table: &PoolTable<'_>,
-        pool: usize,
+        (pool, table): (PoolRank, &PoolTable<'_>),
         by_kind: &[Option<&IdSet<OfferingId>>],
-        served: &Served,
+        devices: &Devices<'_>,
         usable: &Usable,
     ) -> Vec<Site> {
         // A pool mostly takes few of the kinds, so only these get a set.
@@ -369,10 +376,7 @@ impl Relaxation {
             if takes[offering].is_empty() {
                 continue;
             }
-            let holds = self.amounts(table.net(offering), |class| {
-                let by_offering = served.get(&class).and_then(|pools| pools.get(pool));
-                by_offering.and_then(|most| most.get(&offering)).copied().unwrap_or(0)
-            });
+            let holds = self.amounts(table.net(offering), &devices.on_machine(pool, table, offering));
             let takes = std::mem::take(&mut takes[offering]);
             let reservation = table.catalogue.offerings[offering].reservation.as_ref();
             // The first of the others is the cheapest.
@@ -393,14 +397,9 @@ impl Relaxation {
         sites
     }
 
-    /// What a machine or node has of each dimension, with so many resources and devices for so many copies.
-    fn amounts(&self, total: &ResourceVec, served: impl Fn(ClassId) -> u32) -> Vec<i64> {
-        let amount = |dimension: &Dimension| match dimension {
-            Dimension::Resource(resource) => total.get(*resource).max(0),
-            Dimension::Slot(_) => 1,
-            Dimension::Served(class) => i64::from(served(*class)),
-        };
-        self.dimensions.iter().map(amount).collect()
+    /// What a machine or node has of each dimension.
+    fn amounts(&self, total: &ResourceVec, devices: &Supply) -> Vec<i64> {
+        self.dimensions.iter().map(|dimension| dimension.amount(total, |_| true, devices)).collect()
     }
 
     /// What all copies need of each binding dimension.
@@ -413,8 +412,20 @@ impl Relaxation {
     }
 }
 
-/// Resources that some class asks for, and slots for pods that exclude each other.
-fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Served) -> Vec<Dimension> {
+impl Dimension {
+    /// How much of it somebody has or wants: of resources, of slots of groups, of devices.
+    fn amount(&self, resources: &ResourceVec, slot: impl Fn(GroupId) -> bool, devices: &Supply) -> i64 {
+        match *self {
+            Self::Resource(resource) => resources.get(resource).max(0),
+            Self::Slot(group) => i64::from(slot(group)),
+            Self::Served(position) => devices.served.get(position).copied().unwrap_or(0),
+            Self::Devices(set) => devices.sets.get(set).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Resources that some class asks for, slots for pods that exclude each other, and devices.
+fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, devices: &Devices<'_>) -> Vec<Dimension> {
     let mut resources: FastSet<ResourceId> = FastSet::default();
     let mut slots: FastMap<GroupId, u64> = FastMap::default();
     for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
@@ -428,73 +439,24 @@ fn dimensions(problem: &Problem<'_>, copies: &IdVec<ClassId, u32>, served: &Serv
     let mut slots: Vec<(GroupId, u64)> = slots.into_iter().filter(|(_, copies)| *copies > 1).collect();
     slots.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
     slots.truncate(BOUND_SLOTS);
-    let mut claiming: Vec<ClassId> = served.keys().copied().collect();
-    claiming.sort_by_key(|&class| (std::cmp::Reverse(copies[class]), class));
-    claiming.truncate(BOUND_SLOTS);
     let resources = resources.into_iter().map(Dimension::Resource);
     let slots = slots.into_iter().map(|(group, _)| Dimension::Slot(group));
-    resources.chain(slots).chain(claiming.into_iter().map(Dimension::Served)).collect()
-}
-
-/// How many replicas new machines have devices for. Left out are classes for which that could not be decided, and those
-/// that may use what other machines bring: a machine that has no devices for them by itself may have some beside
-/// others.
-fn served(problem: &Problem<'_>, run: &PlanRun, copies: &IdVec<ClassId, u32>) -> Served {
-    let mut served = Served::default();
-    let Some(of_problem) = &problem.devices else { return served };
-    let packing = Packing::new(problem, run, Charging::Least);
-    for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
-        let pods = &problem.classes[class];
-        if pods.devices.is_some()
-            && !of_problem.grows(pods)
-            && let Some(by_pool) = problem.pools.ids().map(|pool| most(&packing, pool, class, copies)).collect()
-        {
-            served.insert(class, by_pool);
-        }
-    }
-    served
-}
-
-/// By offering of the pool: the most copies, `wanted` at most, that a new machine has devices for. One that is not
-/// there has devices for none.
-fn most(packing: &Packing<'_>, pool: PoolRank, class: ClassId, wanted: u32) -> Option<FastMap<OfferingId, u32>> {
-    let table = &packing.problem.pools[pool];
-    let mut most: FastMap<OfferingId, u32> = FastMap::default();
-    for alternative in &table.by_class[class] {
-        let request = DeviceRequest { spot: Spot::New(pool), class, variant: alternative.variant, copies: wanted };
-        let ways = packing.ways(request);
-        if ways.end().is_out_of_budget() {
-            return None;
-        }
-        let ways = ways.so_far();
-        let offerings = ways.as_ref().map_or(&*table.by_price, |ways| ways.by_price(table));
-        for &offering in offerings.iter().filter(|&&offering| alternative.offerings.contains(offering)) {
-            let copies = match &ways {
-                Some(ways) => ways.at(table, offering).map_or(0, |(copies, _)| copies),
-                None => wanted,
-            };
-            let known = most.entry(offering).or_default();
-            *known = copies.max(*known);
-        }
-    }
-    Some(most)
+    let (served, sets) = devices.dimensions();
+    let devices = (0..served).map(Dimension::Served).chain((0..sets).map(Dimension::Devices));
+    resources.chain(slots).chain(devices).collect()
 }
 
 /// What a copy needs at least of each dimension.
-fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension]) -> Vec<i64> {
+fn requests(problem: &Problem<'_>, class: ClassId, dimensions: &[Dimension], devices: &Devices<'_>) -> Vec<i64> {
     let pods = &problem.classes[class];
-    let least = pods.least_requests();
+    let (least, devices) = (pods.least_requests(), devices.taken(class));
     let alone: FastSet<GroupId> = problem.topology.alone_on_host(pods).collect();
-    let amount = |dimension: &Dimension| match dimension {
-        Dimension::Resource(resource) => least.get(*resource).max(0),
-        Dimension::Slot(group) => i64::from(alone.contains(group)),
-        Dimension::Served(served) => i64::from(*served == class),
-    };
+    let amount = |dimension: &Dimension| dimension.amount(&least, |group| alone.contains(&group), &devices);
     dimensions.iter().map(amount).collect()
 }
 
 /// The pool's offerings that hold a copy.
-fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served) -> IdSet<OfferingId> {
+fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, devices: &Devices<'_>) -> IdSet<OfferingId> {
     let table = &problem.pools[pool];
     let mut taking = IdSet::new();
     for alternative in &table.by_class[class] {
@@ -508,9 +470,8 @@ fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, served: &Served
         }
         taking.union_with(&here);
     }
-    if let Some(by_offering) = served.get(&class).and_then(|pools| pools.get(model::Id::index(pool))) {
-        let without = |offering: &OfferingId| by_offering.get(offering).is_none_or(|copies| *copies == 0);
-        let unserved: IdSet<OfferingId> = taking.iter().filter(without).collect();
+    if problem.classes[class].devices.is_some() {
+        let unserved = taking.iter().filter(|offering| !devices.serves(class, pool, *offering)).collect();
         taking.difference_with(&unserved);
     }
     taking

@@ -183,10 +183,15 @@ pub(crate) const RUNNING_KINDS: usize = 1024;
 
 // The linear relaxation.
 
-/// Groups of pods that exclude each other, and classes with claims, that the relaxation counts: so many of each, those
-/// with most copies. The bound is lower without the others, and holds all the same. Nothing is recorded; each is a
-/// dimension, for which all of [`BOUND_WORK`] is divided once more.
+/// Groups of pods that exclude each other, kinds of claims, and sets of devices that the relaxation counts: so many of
+/// each, those with most copies. The bound is lower without the others, and holds all the same. Nothing is recorded;
+/// each is a dimension, for which all of [`BOUND_WORK`] is divided once more.
 pub(crate) const BOUND_SLOTS: usize = 16;
+
+/// Pods with equal claims that a new machine is asked to serve for the relaxation. One that serves as many is taken to
+/// serve all there are: a machine mostly has fewer devices than that, or one that any number of pods share. Nothing is
+/// recorded.
+pub(crate) const BOUND_SERVED: u32 = 128;
 
 /// By how much of the most per dollar sites may differ that are treated as one: one share after the other, as long as
 /// there are too many sites for [`BOUND_ROUNDS`]. Each makes the bound lower by as much at most. With them the

@@ -265,6 +265,7 @@ impl InventoryBuilder {
             derived,
             claim_classes,
             claims: IdVec::new(),
+            of_first_consumer: NameMap::default(),
             alone: machines.map(|_| OnceLock::new()),
             machines,
             shared_pools,
@@ -293,6 +294,10 @@ impl InventoryBuilder {
             };
             let held = results.map(key).collect();
             let is_idle = claim.allocation.is_some() && self.idle.contains(&id);
+            if let Some(first) = claim.reserved_for.first().filter(|first| claim.allocation.is_some() && first.is_pod())
+            {
+                inventory.of_first_consumer.entry(first.uid.clone()).or_default().push(id);
+            }
             inventory.claims.push(Claim { class: *class, object: Arc::clone(claim), held, is_idle });
         }
         inventory

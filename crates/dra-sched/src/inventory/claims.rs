@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use model::{NodeName, Uid, collections::FastSet};
 
 use super::Inventory;
-use crate::compile::claims::{Alternative, Claim, Request};
+use crate::compile::claims::{Alternative, Request};
 use crate::compile::ids::{ClaimClassId, ClaimId, DeviceKey, DeviceShape, GroupId};
 use crate::compile::selectors::Judgement;
-use dra_types::{Allocation, Consumer, KubernetesMinor, RequestKind, ResourceClaim};
+use dra_types::{Allocation, Consumer, KubernetesMinor, RequestKind};
 
 /// One claim of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,16 +145,15 @@ impl Inventory {
         let Some(local) = self.local.get(node) else { return Vec::new() };
         let devices = local.slices.iter().flat_map(|slice| self.devices_of(*slice));
         let keys: FastSet<DeviceKey> = devices.map(|device| self.devices[device].key).collect();
-        let leaves = |consumer: &Consumer| &*consumer.resource == "pods" && pods.contains(&consumer.uid);
-        let is_held_alone = |claim: &Claim| {
-            let ResourceClaim { allocation, reserved_for, .. } = &*claim.object;
+        let leaves = |consumer: &Consumer| consumer.is_pod() && pods.contains(&consumer.uid);
+        let is_held_alone = |claim: &ClaimId| {
+            let claim = &self.claims[*claim];
             let mut held = claim.results().filter(|(result, _)| !result.admin_access);
-            allocation.is_some()
-                && !reserved_for.is_empty()
-                && reserved_for.iter().all(leaves)
-                && held.all(|(_, key)| keys.contains(&key))
+            claim.object.reserved_for.iter().all(leaves) && held.all(|(_, key)| keys.contains(&key))
         };
-        let claims = self.claims.iter_enumerated().filter(|(_, claim)| is_held_alone(claim));
-        claims.map(|(claim, _)| claim).collect()
+        let claims = pods.iter().filter_map(|pod| self.of_first_consumer.get(*pod)).flatten();
+        let mut claims: Vec<ClaimId> = claims.copied().filter(is_held_alone).collect();
+        claims.sort_unstable();
+        claims
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use model::{Budget, Id, IdSet};
 use serde_json::json;
 
-use super::{Daemon, NodeDemand, Offer, OverheadVerdict, Reach};
+use super::{Daemon, DeviceSets, NodeDemand, Offer, OverheadVerdict, Reach};
 use crate::compile::ids::ShapeId;
-use crate::fixture::{STEPS, builder, claim, devices, exactly, slice};
+use crate::fixture::{STEPS, builder, claim, devices, exactly, local, slice};
 use crate::inventory::{ClaimUse, Inventory, Reservation};
 use crate::ledger::{BinLedger, ClusterLedger, MachineOverhead};
 use crate::machine::{BoundAttribute, LabelKnowledge, MachineShape, MachineTemplate, binding_group};
@@ -272,4 +272,58 @@ fn what_daemons_take_of_a_shape_is_taken_of_each_of_its_machines() {
     let other = BinLedger::machine_with(&all, &overhead, &mut cluster);
     assert_eq!(shown(&try_add(&inventory, &other, &cluster, fresh, 8)), [(3, String::new(), vec![2])]);
     assert_eq!(shown(&try_add(&inventory, &bin, &cluster, fresh, 8)), []);
+}
+
+#[test]
+fn claims_compete_for_sets_of_devices_that_only_their_machine_has() {
+    let mut builder = builder(&["gpu", "net", "shared"]);
+    builder.slice(local("gpu", &devices(3, |index| json!({"attributes": {"large": {"bool": index == 0}}}))));
+    builder.slice(local("shared", &devices(2, |_| json!({"allowMultipleAllocations": true}))));
+    builder.slice(network("a"));
+    let shape = builder.machine_shape(shape(vec![template("gpu", 4)], &[]));
+    let large = |name: &str| {
+        let mut large = exactly(name, "gpu", 1);
+        large["exactly"]["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu'].large"}}]);
+        large
+    };
+    let administrator = json!({"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1, "adminAccess": true}});
+    let several = json!({"name": "r", "firstAvailable": [
+        {"name": "two", "deviceClassName": "gpu", "count": 2}, {"name": "three", "deviceClassName": "gpu", "count": 3},
+    ]});
+    let elsewhere = json!({"name": "r", "firstAvailable": [
+        {"name": "gpu", "deviceClassName": "gpu", "count": 2}, {"name": "net", "deviceClassName": "net", "count": 1},
+    ]});
+    let all = json!({"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}});
+    // Of any GPU, of large ones.
+    let cases = [
+        ("two", json!([exactly("r", "gpu", 2)]), [2, 0]),
+        ("large and another", json!([large("l"), exactly("r", "gpu", 1)]), [2, 1]),
+        ("two or three", json!([several]), [2, 0]),
+        ("two, or another driver's", json!([elsewhere]), [0, 0]),
+        ("all", json!([all]), [1, 0]),
+        ("as administrator", json!([administrator]), [0, 0]),
+        ("what others can share", json!([exactly("r", "shared", 1)]), [0, 0]),
+        ("what other machines reach", json!([exactly("r", "net", 1)]), [0, 0]),
+    ];
+    let mut number = 0;
+    let claims = cases.map(|(name, requests, taken)| {
+        number += 1;
+        (name, claim(&mut builder, &format!("c{number}"), &json!({"requests": requests})), taken)
+    });
+    let inventory = builder.build();
+    let fresh = claims.map(|(_, class, _)| [ClaimUse::Fresh { class, containers: 1 }]);
+    let sets = DeviceSets::new(&inventory, fresh.iter().map(|claims| (&claims[..], 10)), 8);
+    for ((name, _, taken), claims) in claims.iter().zip(&fresh) {
+        assert_eq!(sets.taken(claims), taken, "{name}");
+    }
+    let mut ledger = ClusterLedger::new(&inventory);
+    // What a template does not say of a device may be either.
+    assert_eq!(sets.on_machine(shape), [4, 4]);
+    assert_eq!(sets.on_node(&inventory, &"n1".into(), Some(&ledger)), [3, 1]);
+    let device = inventory.keys.iter().find(|device| device.device.as_str() == "d00" && device.pool.as_str() == "n1");
+    ledger.hold_device(&inventory, &device.unwrap().clone());
+    assert_eq!(sets.on_node(&inventory, &"n1".into(), Some(&ledger)), [2, 0]);
+    assert_eq!(sets.on_node(&inventory, &"n1".into(), None), [3, 1]);
+    assert_eq!(sets.on_node(&inventory, &"n2".into(), None), [0, 0]);
+    assert_eq!(DeviceSets::new(&inventory, fresh.iter().map(|claims| (&claims[..], 10)), 1).len(), 1, "the largest");
 }

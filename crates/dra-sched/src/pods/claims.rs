@@ -193,7 +193,7 @@ fn existing(
     let is_consumer = claim.reserved_for.iter().any(|consumer| match group {
         Some(group) => &*consumer.resource == "podgroups" && consumer.name == group.meta.name.name,
         None => {
-            &*consumer.resource == "pods"
+            consumer.is_pod()
                 && consumer.name == pod.meta.name.name
                 && (consumer.uid == pod.meta.uid || pod.meta.uid.as_str().is_empty())
         }
@@ -214,7 +214,7 @@ fn existing(
 pub fn is_idle(claim: &ResourceClaim, waits: impl Fn(&Consumer) -> bool) -> bool {
     let is_for_nobody = match claim.reserved_for.as_slice() {
         [] => true,
-        [only] => &*only.resource == "pods" && waits(only),
+        [only] => only.is_pod() && waits(only),
         _ => false,
     };
     claim.allocation.is_some() && is_for_nobody

@@ -8,7 +8,7 @@
 use model::{IdSet, PriceNanoUsdPerHour, collections::FastMap};
 
 use super::{
-    CouldGo, KindId, Relaxation,
+    KindId, Nodes, Relaxation,
     patterns::Patterns,
     solve::{ONE, ResourcePrices, at, pays},
 };
@@ -85,12 +85,12 @@ impl Relaxation {
     /// machines, and, beyond their price, on nodes that could go.
     pub(super) fn bound(
         &self,
-        problem: &Problem<'_>,
+        nodes: Nodes<'_>,
         prices: &ResourcePrices,
         worth: &[i64],
-        could_go: &[CouldGo],
         whole: Option<&mut WholeRooms<'_>>,
     ) -> PriceNanoUsdPerHour {
+        let Nodes { problem, devices, could_go } = nodes;
         let mut whole = whole;
         let mut bound = self.worth_of_all(worth);
         let mut covers: FastMap<IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
@@ -100,8 +100,7 @@ impl Relaxation {
             if bound <= 0 {
                 return PriceNanoUsdPerHour(0);
             }
-            // The node's free devices are not looked at: counting as if it served all claims keeps the bound valid.
-            let room = self.amounts(&problem.room[node], |_| u32::MAX);
+            let room = self.amounts(&problem.room[node], &devices.on_node(node));
             let mut takes = IdSet::with_len(self.kinds.len());
             for (class, kind) in self.kind_of.iter_enumerated() {
                 if let Some(kind) = kind.filter(|_| problem.node_accepts(class, node))
@@ -119,7 +118,7 @@ impl Relaxation {
                 WholeRooms::at_most(&mut whole, &takes, &room, worth, self.room_worth(&takes, &room, covers, worth));
         }
         for node in could_go {
-            let room = self.amounts(&node.room, |_| u32::MAX);
+            let room = self.amounts(&node.room, &devices.on_node_without_pods(node));
             let mut takes = IdSet::with_len(self.kinds.len());
             // Pods that run there may stay even where a taint or rule keeps others out.
             takes.extend(self.kinds.ids().filter(|&kind| self.fits(kind, &room)));

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use dra_sched::pods::{WantedClaim, claims};
 use dra_types::{Compat, Consumer, ResourceClaim};
-use model::{IdVec, NamespacedName, Uid};
+use model::{IdVec, NamespacedName, NodeName, Pod, Uid};
 
 use super::{DeviceObjects, PodsBefore};
 use crate::snapshot::{Excluded, Node, NodeId, PodsToPlace};
@@ -29,14 +29,19 @@ pub(super) struct Leaving<'a> {
 }
 
 impl<'a> Leaving<'a> {
-    /// Those that have a node and want a place, those that end on a node that is going, and those that end soon.
+    /// Those that want a place and have a node that is going or gone, those that end on a node that is going, and those
+    /// that end soon. Pods of nodes that only could go want a place too; as long as these stay, so do their claims
+    /// ([`Packing::vacate`](crate::simulation::packing::Packing::vacate) releases them).
     pub(super) fn new(
         pods: PodsToPlace<'a>,
         nodes: &'a IdVec<NodeId, Arc<Node>>,
         before: PodsBefore<'a>,
         (objects, compat): (&DeviceObjects, &Compat),
     ) -> Self {
-        let moving = pods.pods.iter().map(|pending| &pending.pod).filter(|pod| pod.node_name.is_some());
+        let stay = nodes.iter().filter(|node| node.excluded != Some(Excluded::Deleting));
+        let stay: BTreeSet<&NodeName> = stay.filter_map(|node| node.name.as_ref()).collect();
+        let moves = |pod: &&Arc<Pod>| pod.node_name.as_ref().is_some_and(|name| !stay.contains(name));
+        let moving = pods.pods.iter().map(|pending| &pending.pod).filter(moves);
         let going = nodes.iter().filter(|node| node.excluded == Some(Excluded::Deleting)).flat_map(|node| &node.pods);
         let of_going = going.filter(|pod| pod.deletion_timestamp.is_some());
         let moving = moving.chain(of_going).map(|pod| &pod.uid).collect();
@@ -58,9 +63,8 @@ impl<'a> Leaving<'a> {
 
     /// The claim as it is once they have left.
     pub(super) fn without(&self, claim: &Arc<ResourceClaim>) -> Arc<ResourceClaim> {
-        let is_pod = |consumer: &Consumer| &*consumer.resource == "pods";
-        let moves = |consumer: &Consumer| is_pod(consumer) && self.moving.contains(&consumer.uid);
-        let ends = |consumer: &Consumer| is_pod(consumer) && self.ending.contains(&consumer.uid);
+        let moves = |consumer: &Consumer| consumer.is_pod() && self.moving.contains(&consumer.uid);
+        let ends = |consumer: &Consumer| consumer.is_pod() && self.ending.contains(&consumer.uid);
         let consumers = &claim.reserved_for;
         let is_given_up = !consumers.is_empty()
             && (consumers.iter().all(moves) || (consumers.iter().all(ends) && !self.wanted.contains(&claim.meta.name)));

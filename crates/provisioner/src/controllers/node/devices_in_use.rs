@@ -133,7 +133,7 @@ impl Seen<'_> {
             self.pools.contains(&PoolId { driver, pool })
         });
         let consumers = claim.reserved_for.iter().flat_map(|consumer| {
-            let is_elsewhere = is_pod_group(consumer) || is_pod(consumer) && is_known(&consumer.uid);
+            let is_elsewhere = is_pod_group(consumer) || consumer.is_pod() && is_known(&consumer.uid);
             match self.waited_for(claim, consumer) {
                 Some(pods) => pods,
                 None if is_elsewhere || !is_local => Vec::new(),
@@ -157,7 +157,7 @@ impl Seen<'_> {
         let group = NamespacedName::new(Arc::clone(&claim.meta.name.namespace), Arc::clone(&consumer.name));
         let is_meant = |pod: &&&Pod| {
             let of_group = pod.shape.scheduling_group.as_ref().is_some_and(|it| it.pod_group == group);
-            is_pod(consumer) && pod.uid == consumer.uid || is_pod_group(consumer) && of_group
+            consumer.is_pod() && pod.uid == consumer.uid || is_pod_group(consumer) && of_group
         };
         let meant: Vec<&Pod> = self.pods.iter().filter(is_meant).copied().collect();
         if meant.is_empty() {
@@ -168,17 +168,13 @@ impl Seen<'_> {
     }
 }
 
-fn is_pod(consumer: &Consumer) -> bool {
-    consumer.api_group.is_empty() && &*consumer.resource == "pods"
-}
-
 fn is_pod_group(consumer: &Consumer) -> bool {
     &*consumer.api_group == "scheduling.k8s.io" && &*consumer.resource == "podgroups"
 }
 
 fn described(claim: &ResourceClaim, consumer: &Consumer) -> String {
     let name = NamespacedName::new(Arc::clone(&claim.meta.name.namespace), Arc::clone(&consumer.name));
-    if is_pod(consumer) {
+    if consumer.is_pod() {
         return format!("pod {name}");
     }
     let dot = if consumer.api_group.is_empty() { "" } else { "." };

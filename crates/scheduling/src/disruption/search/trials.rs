@@ -116,7 +116,7 @@ impl<'q, 'p> Trials<'q, 'p> {
                 (0..copies).for_each(|_| own.saturating_add_assign(requests));
             }
             room.max_assign(&own);
-            bound::CouldGo { node: machine.node, room, price: machine.cost }
+            bound::CouldGo { node: machine.node, room, pods: self.pods.on(index).to_vec(), price: machine.cost }
         });
         rooms.collect()
     }

@@ -1,5 +1,6 @@
 //! Pods with claims: which machines they get, what they share, and why they get none.
 
+mod bounds;
 mod consumers;
 mod daemons;
 mod domains;

@@ -6,13 +6,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use dra_sched::{BinLedger, ClaimId, ClaimUse, ClusterLedger, Domain, Reach, ShapeId};
+use dra_sched::{BinLedger, ClaimId, ClaimUse, ClusterLedger, DeviceSets, Domain, Reach, ShapeId};
 use dra_types::DriverName;
 use model::{IdSet, IdVec};
 
 use crate::devices::{Demand, DemandId, Devices, NodeDevices};
-use crate::simulation::compile::classes::PodClass;
+use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::snapshot::{NodeId, Snapshot};
+use crate::tuning::BOUND_SLOTS;
 
 /// What claims are allocated from, and what they can reach.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct ProblemDevices<'s> {
     /// What they could take if none of them were allocated.
     reaches_anew: IdVec<DemandId, Vec<OnceLock<Reach>>>,
     nothing: Reach,
+    /// Sets of devices that the problem's pods compete for; made when first asked for.
+    sets: OnceLock<DeviceSets>,
 }
 
 impl<'s> ProblemDevices<'s> {
@@ -61,6 +64,7 @@ impl<'s> ProblemDevices<'s> {
             reaches: unknown.clone(),
             reaches_anew: unknown,
             nothing: Reach::default(),
+            sets: OnceLock::new(),
         })
     }
 
@@ -115,6 +119,18 @@ impl<'s> ProblemDevices<'s> {
         known.map_or(&self.nothing, |known| known.get_or_init(made))
     }
 
+    /// Devices that pods of the problem's classes compete for, by number.
+    pub(crate) fn counts(&self, classes: &IdVec<ClassId, PodClass>) -> DeviceCounts<'_> {
+        let made = || {
+            let wanting = classes.iter().flat_map(|class| {
+                let variants = self.demand(class).into_iter().flat_map(|demand| &demand.variants);
+                variants.map(|variant| (variant.claims.as_slice(), class.count()))
+            });
+            DeviceSets::new(&self.devices.inventory, wanting, BOUND_SLOTS)
+        };
+        DeviceCounts { devices: self.devices, sets: self.sets.get_or_init(made) }
+    }
+
     /// What is taken before anything is planned, once claims were released.
     pub(crate) fn ledger_after(&self, released: &BTreeSet<ClaimId>) -> Cow<'_, ClusterLedger> {
         let mut ledger = Cow::Borrowed(self.devices.ledger());
@@ -122,5 +138,59 @@ impl<'s> ProblemDevices<'s> {
             ledger.to_mut().release(&self.devices.inventory, *claim);
         }
         ledger
+    }
+}
+
+/// What pods take at least of [`DeviceSets`], and what machines and nodes have of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceCounts<'p> {
+    devices: &'p Devices,
+    sets: &'p DeviceSets,
+}
+
+impl DeviceCounts<'_> {
+    /// How many sets there are.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// By set: what a pod takes at least, whichever of its variants it is.
+    pub(crate) fn taken(&self, demand: DemandId) -> Vec<i64> {
+        let variants = self.devices.demands.try_get(demand).into_iter().flat_map(|demand| &demand.variants);
+        let taken = variants.map(|variant| self.sets.taken(&variant.claims));
+        let least = taken.reduce(|least, other| least.into_iter().zip(other).map(|(a, b)| a.min(b)).collect());
+        least.map_or_else(|| self.none(), |least| least.into_iter().map(i64::from).collect())
+    }
+
+    /// By set: how many a new machine of a shape has.
+    pub(crate) fn on_machine(&self, shape: Option<ShapeId>) -> Vec<i64> {
+        shape.map_or_else(|| self.none(), |shape| self.sets.on_machine(shape).iter().copied().map(i64::from).collect())
+    }
+
+    /// By set: how many a node has at most, or has beside what a ledger holds.
+    pub(crate) fn on_node(&self, node: NodeId, ledger: Option<&ClusterLedger>) -> Vec<i64> {
+        match self.devices.node(node) {
+            Some(NodeDevices::Expected(shapes)) => shapes.iter().fold(self.none(), |most, shape| {
+                most.into_iter().zip(self.on_machine(Some(shape))).map(|(most, count)| most.max(count)).collect()
+            }),
+            Some(NodeDevices::Published(facts)) => facts.name.as_ref().map_or_else(
+                || self.none(),
+                |name| {
+                    let counts = self.sets.on_node(&self.devices.inventory, name, ledger);
+                    counts.into_iter().map(i64::from).collect()
+                },
+            ),
+            None => self.none(),
+        }
+    }
+
+    /// How many pods are served at most that take so much, where there is so much.
+    pub(crate) fn times(taken: &[i64], there: &[i64]) -> u32 {
+        let times = taken.iter().zip(there).filter(|(taken, _)| **taken > 0).map(|(taken, has)| has / taken);
+        times.min().map_or(u32::MAX, |times| u32::try_from(times).unwrap_or(u32::MAX))
+    }
+
+    fn none(&self) -> Vec<i64> {
+        vec![0; self.sets.len()]
     }
 }

@@ -18,6 +18,7 @@
 
 mod hosts;
 mod orders;
+mod placements;
 mod released;
 mod shortage;
 mod usage;
@@ -35,13 +36,14 @@ use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger
 use model::{Answer, Budget, IdSet, Interner, ResourceVec, ValueSet, collections::FastMap};
 
 use self::{
-    orders::{Held, Place, Pristine},
+    orders::{Place, Pristine},
+    placements::{Held, Placements},
     ways::{Asked, drivers_given, times},
 };
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
 use crate::simulation::compile::classes::ClassId;
-use crate::simulation::compile::devices::ProblemDevices;
+use crate::simulation::compile::devices::{DeviceCounts, ProblemDevices};
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::tuning::{KEPT_DEVICE_ANSWERS, STEPS_PER_QUESTION};
@@ -183,7 +185,7 @@ pub(crate) struct DeviceState {
     /// The next version; none is given out twice.
     next_version: u64,
     /// What is placed of classes with claims, in order.
-    held: Vec<Held>,
+    held: Placements,
     pristine: Rc<Pristine>,
     kept: RefCell<FastMap<Question, (u64, Rc<Ways>)>>,
 }
@@ -244,13 +246,18 @@ impl DeviceState {
             spare,
             expected,
             expected_drivers: BTreeMap::new(),
-            held: Vec::new(),
+            held: Placements::default(),
             pristine: Rc::new(pristine),
             of_nodes: FastMap::default(),
             version: 0,
             next_version: 1,
             kept: RefCell::default(),
         })
+    }
+
+    /// What nodes and the cluster have given out.
+    pub(crate) fn ledger(&self) -> &ClusterLedger {
+        &self.cluster
     }
 
     pub(crate) fn mark(&mut self) -> DeviceMark {
@@ -295,7 +302,7 @@ impl DeviceState {
         let reaches = |held: &Held| {
             of_problem.reach_after(&problem.classes[held.class], held.variant, released).is_beyond_machine()
         };
-        let mut at_place = self.held.iter().filter(|held| held.place == last.place);
+        let mut at_place = self.held.at(last.place).iter().filter_map(|position| self.held.get(*position));
         if of_problem.devices.brings_pools() || at_place.any(reaches) {
             self.version = self.new_version();
         }
@@ -347,10 +354,11 @@ impl DeviceState {
             Spot::New(pool) => problem.pools[pool].shapes.all.clone(),
             Spot::Bin(_) | Spot::Node(_) => ledger.and_then(BinLedger::shapes).into_iter().flatten().collect(),
         };
-        let ways = match ledger {
+        let possible = wanted.min(self.possible_copies(problem, spot, class));
+        let ways = match ledger.filter(|_| possible > 0) {
             None => Ways { asked: wanted, ..Ways::default() },
             Some(ledger) => {
-                let offer = self.ask(of_problem, run, ledger, Copies { claims, copies: wanted }, &shapes);
+                let offer = self.ask(of_problem, run, ledger, Copies { claims, copies: possible }, &shapes);
                 let table = match spot {
                     Spot::New(pool) => Some(&problem.pools[pool]),
                     Spot::Bin(_) => bin.map(|bin| &problem.pools[bin.pool]),
@@ -372,6 +380,15 @@ impl DeviceState {
         }
         kept.insert(question, (self.version, Rc::clone(&ways)));
         Some(ways)
+    }
+
+    /// No more copies than these are served by the number of devices that a node has left. Counting takes less time than
+    /// a search that finds out.
+    fn possible_copies(&self, problem: &Problem<'_>, spot: Spot, class: ClassId) -> u32 {
+        let (Spot::Node(node), Some(of_problem)) = (spot, &problem.devices) else { return u32::MAX };
+        let Some(of_class) = &problem.classes[class].devices else { return u32::MAX };
+        let counts = of_problem.counts(&problem.classes);
+        DeviceCounts::times(&counts.taken(of_class.demand), &counts.on_node(node, Some(&self.cluster)))
     }
 
     fn ask(
@@ -497,7 +514,8 @@ impl DeviceState {
                 }
             }
         }
-        self.held.push(Held { place: Place::Node(node), class, variant, copies });
+        let is_beyond_place = of_problem.reach(&problem.classes[class], variant).is_beyond_machine();
+        self.held.push(Held { place: Place::Node(node), class, variant, copies }, is_beyond_place);
         let version = self.new_version();
         self.of_nodes.insert(node, version);
         self.touch_others(problem);
@@ -538,7 +556,8 @@ impl DeviceState {
         }
         allocations.commit(inventory, &mut own.ledger, &mut self.cluster);
         if let Some(id) = own.ledger.id() {
-            self.held.push(Held { place: Place::Machine(id), class, variant, copies });
+            let is_beyond_place = of_problem.reach(&problem.classes[class], variant).is_beyond_machine();
+            self.held.push(Held { place: Place::Machine(id), class, variant, copies }, is_beyond_place);
         }
         // Answers that were kept for the machine no longer hold.
         own.version = self.new_version();

@@ -1,15 +1,21 @@
 //! Small random fleets against all that could be done with them: every set of machines that could go, with the cheapest
-//! machines for its pods; and against Karpenter's sets, each planned by provisioning.
+//! machines for its pods; and against Karpenter's sets, each planned by provisioning. What is scarce are CPUs, or GPUs
+//! that pods claim.
 
 use std::collections::BTreeSet;
+
+use serde_json::json;
 
 use super::{TYPES, fixture, machine, planned, priced};
 use crate::disruption::candidates::Context;
 use crate::disruption::plan::{DisruptionPlan, Place};
 use crate::disruption::simulation::Simulation;
 use crate::plan::MachineId;
-use crate::provisioning::tests::fixture::Fixture;
+use crate::provisioning::tests::fixture::{Fixture, exactly, gib};
+use crate::snapshot::fleet::{Fleet, FleetNode};
 use crate::snapshot::{NodeId, Snapshot};
+
+const GPU: &str = "gpu.example.com";
 
 /// A machine: its type, and the milli-CPUs of its pods.
 #[derive(Debug, Clone)]
@@ -111,8 +117,51 @@ pub(super) fn written(machines: &[Held]) -> Fixture {
     f
 }
 
+/// The same fleet with a GPU in place of each CPU. Pods ask for a thousandth of the CPU, by which they are told apart.
+fn written_with_gpus(machines: &[Held]) -> Fixture {
+    let mut f = Fixture::new();
+    f.device_class(GPU, None);
+    for (name, gpus, price) in TYPES {
+        f.instance_type(name, 4, 16).offering("za", "on-demand", price);
+        f.plain_devices(GPU, usize::try_from(gpus).unwrap());
+    }
+    f.pool("p");
+    for gpus in 1..=4 {
+        f.claim_template(&format!("of-{gpus}"), &json!({"requests": [exactly("r", GPU, gpus)]}));
+    }
+    for (index, held) in machines.iter().enumerate() {
+        let (node, (of_type, gpus, _)) = (format!("n{index}"), TYPES[held.of_type]);
+        machine(&mut f, &node, of_type, &[]);
+        f.slice(&node, GPU, ("nodeName", node.as_str().into()), usize::try_from(gpus).unwrap());
+        let mut given = 0;
+        for (index, milli) in held.pods.iter().enumerate() {
+            let (pod, gpus) = (format!("{node}-{index}"), usize::try_from(milli / 1000).unwrap());
+            let template = format!("of-{gpus}");
+            f.pod(&pod).requests(milli / 1000, gib(1) / 4).claims_from(&template).runs();
+            f.allocated_claim(&template, &pod, (&node, GPU), (given, gpus));
+            given += gpus;
+        }
+    }
+    f
+}
+
+/// Claims of pods that move are planned as well.
+fn with_devices(f: &Fixture) -> impl FnOnce(&mut Fleet, &mut Snapshot) {
+    |fleet, _| {
+        fleet.devices = Some(f.device_sources());
+        for pending in fleet.nodes.iter_mut().flat_map(FleetNode::moving_mut) {
+            pending.devices = f.devices_of(&pending.pod);
+        }
+    }
+}
+
 /// The fleet once all commands are carried out.
 pub(super) fn after(machines: &[Held], snapshot: &Snapshot, plan: &DisruptionPlan) -> Vec<Held> {
+    after_by(machines, snapshot, plan, 1)
+}
+
+/// Where pods ask for so much less than they take.
+fn after_by(machines: &[Held], snapshot: &Snapshot, plan: &DisruptionPlan, times: i64) -> Vec<Held> {
     let index = |node: NodeId| snapshot.nodes[node].display_name()[1..].parse::<usize>().unwrap();
     let mut gone: BTreeSet<usize> = BTreeSet::new();
     let mut all = machines.to_vec();
@@ -128,7 +177,7 @@ pub(super) fn after(machines: &[Held], snapshot: &Snapshot, plan: &DisruptionPla
         }
         for it in &command.moves {
             let pod = &simulated.unwrap().snapshot.pods[it.pod].pod;
-            let milli_cpu = pod.shape.requests.get(model::ResourceId::CPU);
+            let milli_cpu = times * pod.shape.requests.get(model::ResourceId::CPU);
             match it.to {
                 Place::Node(node) => all[index(node)].pods.push(milli_cpu),
                 Place::Machine(id) => {
@@ -218,6 +267,62 @@ fn small_fleets_end_near_the_best_and_no_step_saves_less_than_karpenters_best_on
     println!("{optimal} of {} at the best; median {median} ‰, most {} ‰", gaps.len(), gaps[gaps.len() - 1]);
     assert!(worse.is_empty(), "(seed, ours, Karpenter's): {worse:?}");
     assert!(median <= 30, "{gaps:?}");
+}
+
+/// As [`random_fleet`], with pods that claim one to four GPUs.
+fn random_fleet_with_gpus(seed: u64) -> Vec<Held> {
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x1357_9BDF);
+    let mut machines = Vec::new();
+    for _ in 0..2 + random.below(5) {
+        let of_type = usize::try_from(random.below(3)).unwrap();
+        let mut free = 1000 * TYPES[of_type].1;
+        let mut pods = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            let milli = [1000, 1000, 2000, 2000, 3000, 4000][usize::try_from(random.below(6)).unwrap()];
+            if milli <= free {
+                free -= milli;
+                pods.push(milli);
+            }
+        }
+        machines.push(Held { of_type, pods });
+    }
+    machines
+}
+
+#[test]
+fn small_fleets_with_devices_end_near_the_best_beneath_no_bound() {
+    let (mut gaps, mut tight): (Vec<i64>, usize) = (Vec::new(), 0);
+    for seed in 0..40 {
+        let mut machines = random_fleet_with_gpus(seed);
+        let best = best_price(&machines);
+        let mut steps = 0;
+        loop {
+            let f = written_with_gpus(&machines);
+            let (snapshot, now) = planned(&f, with_devices(&f));
+            if let Some(bound) = now.fleet_bound {
+                assert!(bound.0 <= best, "seed {seed}: bound {} of {best}: {machines:?}", bound.0);
+                tight += usize::from(steps == 0 && bound.0 * 100 >= best * 95);
+            }
+            if now.commands.is_empty() {
+                break;
+            }
+            let saving: i64 = now.commands.iter().map(|command| command.saving.0).sum();
+            let (before, then) = (price(&machines), after_by(&machines, &snapshot, &now, 1000));
+            assert!(price(&then) < before, "seed {seed}: {before} becomes {}", price(&then));
+            assert_eq!(before - price(&then), saving, "seed {seed}");
+            machines = then;
+            steps += 1;
+            assert!(steps < 12, "seed {seed} goes on and on");
+        }
+        let ours = price(&machines);
+        assert!(ours >= best, "seed {seed}: {ours} is better than the best, {best}");
+        gaps.push((ours - best) * 1000 / best);
+    }
+    gaps.sort_unstable();
+    let (median, optimal) = (gaps[gaps.len() / 2], gaps.iter().filter(|gap| **gap == 0).count());
+    println!("{optimal} of {} at the best; {tight} bounds near it; median {median} ‰, all {gaps:?}", gaps.len());
+    assert!(median <= 30, "{gaps:?}");
+    assert!(tight >= 20, "only {tight} bounds are near the best");
 }
 
 #[test]

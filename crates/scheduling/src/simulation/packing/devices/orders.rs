@@ -42,6 +42,7 @@ use dra_sched::{
 use dra_types::DriverName;
 use model::{Answer, Budget, IdSet, SearchEnd};
 
+use super::placements::Held;
 use super::{Asking, DeviceRequest, DeviceState, Replaying, Spot, Way, Ways};
 use crate::devices::RunningDaemon;
 use crate::simulation::compile::classes::ClassId;
@@ -54,21 +55,12 @@ use crate::snapshot::NodeId;
 use crate::tuning::{MAX_LANDINGS, REPLAY_STEPS, REPLAYED_PLACEMENTS, REPLAYED_SHAPES};
 
 /// Where devices are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Place {
     Node(NodeId),
     Machine(LedgerId),
     /// A machine that is still to be opened.
     New,
-}
-
-/// Copies of a class with claims, in the order of placing.
-#[derive(Debug, Clone)]
-pub(super) struct Held {
-    pub(super) place: Place,
-    pub(super) class: ClassId,
-    pub(super) variant: usize,
-    pub(super) copies: u32,
 }
 
 /// Ledgers as they are before anything is planned.
@@ -284,26 +276,40 @@ impl DeviceState {
         let mut contested = Contested::default();
         contested.extend(place, reach);
         let reach_of = |held: &Held| of_problem.reach_after(&problem.classes[held.class], held.variant, released);
-        let all: Vec<(&Held, &Reach)> = self.held.iter().map(|held| (held, reach_of(held))).collect();
         let of_daemons: Vec<&Reach> =
             daemons.iter().map(|daemon| of_problem.reach_of(daemon.demand, daemon.variant)).collect();
-        let placed = all.iter().map(|&(held, reach)| (held.place, reach));
-        let mut apart: Vec<(Place, &Reach)> = placed.chain(of_daemons.iter().map(|&reach| (place, reach))).collect();
+        let mut daemons_apart = of_daemons.clone();
+        // Nobody else can compete: those at a place are looked at once something of the place is contested.
+        let mut near: BTreeSet<usize> = self.held.beyond_place().iter().chain(self.held.at(place)).copied().collect();
+        let mut places = BTreeSet::from([place]);
+        let mut apart: Vec<&Held> = near.iter().filter_map(|position| self.held.get(*position)).collect();
         loop {
-            let before = apart.len();
-            apart.retain(|(place, reach)| {
-                let competes = contested.is_wanted_by(*place, reach);
+            let before = apart.len() + daemons_apart.len();
+            let mut reached: Vec<Place> = Vec::new();
+            apart.retain(|held| {
+                let competes = contested.is_wanted_by(held.place, reach_of(held));
                 if competes {
-                    contested.extend(*place, reach);
+                    contested.extend(held.place, reach_of(held));
+                    reached.extend(places.insert(held.place).then_some(held.place));
                 }
                 !competes
             });
-            if apart.len() == before {
+            daemons_apart.retain(|reach| {
+                let competes = contested.is_wanted_by(place, reach);
+                if competes {
+                    contested.extend(place, reach);
+                }
+                !competes
+            });
+            if apart.len() + daemons_apart.len() == before {
                 break;
             }
+            let more = reached.iter().flat_map(|place| self.held.at(*place)).filter(|position| near.insert(**position));
+            apart.extend(more.filter_map(|position| self.held.get(*position)));
         }
-        let compete = all.iter().filter(|(held, reach)| contested.is_wanted_by(held.place, reach));
-        let mut competing: Vec<&Held> = compete.map(|(held, _)| *held).collect();
+        let near = near.iter().filter_map(|position| self.held.get(*position));
+        let mut competing: Vec<&Held> =
+            near.filter(|held| contested.is_wanted_by(held.place, reach_of(held))).collect();
         if competing.len() >= REPLAYED_PLACEMENTS {
             competing.retain(|held| held.place == place);
         }

@@ -47,10 +47,11 @@ impl DeviceState {
 #[cfg(test)]
 impl PartialEq for DeviceState {
     fn eq(&self, other: &Self) -> bool {
-        let rest = |state: &Self| format!("{:?} {:?} {:?}", state.spare, state.expected, state.held);
+        let rest = |state: &Self| format!("{:?} {:?}", state.spare, state.expected);
         self.cluster == other.cluster
             && self.of_nodes == other.of_nodes
             && self.version == other.version
+            && self.held == other.held
             && rest(self) == rest(other)
     }
 }
