@@ -348,10 +348,17 @@ pub(crate) const DRIFT_SIMULATIONS: usize = 2 * DRIFT_REFILLS;
 pub(crate) const TERMINATE_FIRST_SIMULATIONS: usize = 8;
 
 /// Classes that consolidation may place while it looks for sets of machines that could go, shared out among the ways to
-/// begin; each class placed in a trial is one, and where it wants devices one for each node besides. As many again for
+/// begin; each class placed in a trial is one, and where it wants devices that counts more (below). As many again for
 /// repairs, and to say why the others stay. At the bound what was found is the answer, and machines whose turn has not
 /// come are undecided. Nothing is recorded; `cargo test -p scheduling consolidation` shows what small fleets come to.
 pub(crate) const CONSOLIDATION_STEPS: u64 = 400_000;
+
+/// What a question to the engine about devices counts among [`CONSOLIDATION_STEPS`], and how many nodes are looked at
+/// for one of these, so that a step takes about as long with devices as without. Nothing is recorded; D8 in
+/// `cargo xtask bench consolidation` shows the time.
+pub(crate) const STEPS_OF_DEVICE_QUESTION: u64 = 4;
+/// See [`STEPS_OF_DEVICE_QUESTION`].
+pub(crate) const NODES_OF_A_STEP: u64 = 32;
 
 /// Machines up to which Karpenter's sets are also planned by provisioning one by one, in case the search places their
 /// pods worse: twice as many plans. Two of 60 random small fleets had saved less than by Karpenter's best command.

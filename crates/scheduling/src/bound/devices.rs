@@ -101,7 +101,7 @@ impl<'p> Devices<'p> {
         let demand = of.problem.classes[class].devices.as_ref().map(|devices| devices.demand);
         Supply {
             served: self.counted.iter().map(|counted| i64::from(Some(*counted) == demand)).collect(),
-            sets: demand.map_or_else(|| vec![0; of.counts.sets()], |demand| of.counts.taken(demand)),
+            sets: demand.map_or_else(|| vec![0; of.counts.sets()], |demand| of.counts.taken(demand).to_vec()),
         }
     }
 
@@ -146,7 +146,7 @@ impl<'p> Devices<'p> {
 
     /// With no more pods than these sets serve.
     fn with_sets(&self, of: &OfProblem<'_>, sets: Vec<i64>) -> Supply {
-        let served = |demand: &DemandId| i64::from(DeviceCounts::times(&of.counts.taken(*demand), &sets));
+        let served = |demand: &DemandId| i64::from(DeviceCounts::times(of.counts.taken(*demand), &sets));
         Supply { served: self.counted.iter().map(served).collect(), sets }
     }
 }

@@ -161,7 +161,7 @@ impl<'p> LeftOfDevices<'p> {
     }
 
     /// By set: what a copy of a class takes; `None` for one that takes nothing.
-    fn taken(&self, class: &PodClass) -> Option<Vec<i64>> {
+    fn taken(&self, class: &PodClass) -> Option<&'p [i64]> {
         let taken = self.counts.as_ref()?.taken(class.devices.as_ref()?.demand);
         taken.iter().any(|amount| *amount > 0).then_some(taken)
     }
@@ -179,9 +179,9 @@ fn free(packing: &Packing<'_>, class: ClassId, devices: &LeftOfDevices<'_>) -> u
             continue;
         }
         let requests = problem.classes[class].requests(problem.variant_on(class, node));
-        let of_devices = |taken: &Vec<i64>| DeviceCounts::times(taken, &devices.left[node]);
+        let of_devices = |taken: &[i64]| DeviceCounts::times(taken, &devices.left[node]);
         let times = requests.times_in(&packing.state.room[node], wanted);
-        free = free.saturating_add(times.min(taken.as_ref().map_or(u32::MAX, of_devices)));
+        free = free.saturating_add(times.min(taken.map_or(u32::MAX, of_devices)));
         if free >= wanted {
             return wanted;
         }

@@ -14,7 +14,7 @@ use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::packing::state::{Bin, BinId, Charging};
 use crate::simulation::placing::fill;
 use crate::snapshot::PoolId;
-use crate::tuning::CONSOLIDATION_STEPS;
+use crate::tuning::{CONSOLIDATION_STEPS, NODES_OF_A_STEP, STEPS_OF_DEVICE_QUESTION};
 use cloudprovider::CapacityType;
 
 /// The packing on which sets are tried, and what that may still cost.
@@ -193,10 +193,13 @@ impl<'q, 'p> Trials<'q, 'p> {
         let (price_before, first) = (self.packing.state.price(), self.packing.state.bins.len());
         for (&class, &copies) in waiting {
             self.steps = self.steps.checked_sub(self.steps_of(class)).ok_or(Obstacle::OutOfSteps)?;
+            let questions = self.packing.run.devices().questions();
             let left = match way {
                 Way::Cheapest => fill::place(&mut self.packing, class, copies).so_far(),
                 Way::Together => self.place_together(class, copies, first),
             };
+            let questions = self.packing.run.devices().questions() - questions;
+            self.steps = self.steps.saturating_sub(questions * STEPS_OF_DEVICE_QUESTION);
             if left > 0 {
                 return Err(Obstacle::NoPlace(class));
             }
@@ -208,10 +211,12 @@ impl<'q, 'p> Trials<'q, 'p> {
         Ok(self.packing.state.price() - price_before)
     }
 
-    /// What placing a class counts: where devices are wanted, each node with room may have to be asked.
+    /// What placing a class counts besides questions about devices: where these are wanted, each node with room is
+    /// looked at.
     fn steps_of(&self, class: ClassId) -> u64 {
         let problem = self.packing.problem;
-        if problem.classes[class].devices.is_some() { 1 + problem.node_order.len() as u64 } else { 1 }
+        let nodes = problem.node_order.len() as u64 / NODES_OF_A_STEP;
+        if problem.classes[class].devices.is_some() { 1 + nodes } else { 1 }
     }
 
     /// Places copies on nodes, then into the machines from `first` on whatever size they grow to, then onto new ones.

@@ -31,8 +31,9 @@ pub(crate) struct ProblemDevices<'s> {
     /// What they could take if none of them were allocated.
     reaches_anew: IdVec<DemandId, Vec<OnceLock<Reach>>>,
     nothing: Reach,
-    /// Sets of devices that the problem's pods compete for; made when first asked for.
-    sets: OnceLock<DeviceSets>,
+    /// Sets of devices that the problem's pods compete for, and by set what a pod takes at least, whichever of its
+    /// variants it is; made when first asked for.
+    sets: OnceLock<(DeviceSets, IdVec<DemandId, Vec<i64>>)>,
 }
 
 impl<'s> ProblemDevices<'s> {
@@ -126,9 +127,12 @@ impl<'s> ProblemDevices<'s> {
                 let variants = self.demand(class).into_iter().flat_map(|demand| &demand.variants);
                 variants.map(|variant| (variant.claims.as_slice(), class.count()))
             });
-            DeviceSets::new(&self.devices.inventory, wanting, BOUND_SLOTS)
+            let sets = DeviceSets::new(&self.devices.inventory, wanting, BOUND_SLOTS);
+            let taken = self.devices.demands.map(|demand| least_taken(&sets, demand));
+            (sets, taken)
         };
-        DeviceCounts { devices: self.devices, sets: self.sets.get_or_init(made) }
+        let (sets, taken) = self.sets.get_or_init(made);
+        DeviceCounts { devices: self.devices, sets, taken }
     }
 
     /// What is taken before anything is planned, once claims were released.
@@ -146,20 +150,24 @@ impl<'s> ProblemDevices<'s> {
 pub(crate) struct DeviceCounts<'p> {
     devices: &'p Devices,
     sets: &'p DeviceSets,
+    taken: &'p IdVec<DemandId, Vec<i64>>,
 }
 
-impl DeviceCounts<'_> {
+fn least_taken(sets: &DeviceSets, demand: &Demand) -> Vec<i64> {
+    let taken = demand.variants.iter().map(|variant| sets.taken(&variant.claims));
+    let least = taken.reduce(|least, other| least.into_iter().zip(other).map(|(a, b)| a.min(b)).collect());
+    least.map_or_else(|| vec![0; sets.len()], |least| least.into_iter().map(i64::from).collect())
+}
+
+impl<'p> DeviceCounts<'p> {
     /// How many sets there are.
     pub(crate) fn sets(&self) -> usize {
         self.sets.len()
     }
 
-    /// By set: what a pod takes at least, whichever of its variants it is.
-    pub(crate) fn taken(&self, demand: DemandId) -> Vec<i64> {
-        let variants = self.devices.demands.try_get(demand).into_iter().flat_map(|demand| &demand.variants);
-        let taken = variants.map(|variant| self.sets.taken(&variant.claims));
-        let least = taken.reduce(|least, other| least.into_iter().zip(other).map(|(a, b)| a.min(b)).collect());
-        least.map_or_else(|| self.none(), |least| least.into_iter().map(i64::from).collect())
+    /// By set: what a pod takes at least.
+    pub(crate) fn taken(&self, demand: DemandId) -> &'p [i64] {
+        self.taken.try_get(demand).map_or(&[], Vec::as_slice)
     }
 
     /// By set: how many a new machine of a shape has.

@@ -17,6 +17,7 @@
 //! it again.
 
 mod hosts;
+mod left;
 mod orders;
 mod placements;
 mod released;
@@ -43,7 +44,7 @@ use self::{
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
 use crate::simulation::compile::classes::ClassId;
-use crate::simulation::compile::devices::{DeviceCounts, ProblemDevices};
+use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::tuning::{KEPT_DEVICE_ANSWERS, STEPS_PER_QUESTION};
@@ -188,6 +189,8 @@ pub(crate) struct DeviceState {
     held: Placements,
     pristine: Rc<Pristine>,
     kept: RefCell<FastMap<Question, (u64, Rc<Ways>)>>,
+    /// By node: of which version its devices were counted, and how many it has left of each set.
+    left: RefCell<FastMap<NodeId, (u64, Rc<[i64]>)>>,
 }
 
 impl Clone for DeviceState {
@@ -204,6 +207,7 @@ impl Clone for DeviceState {
             pristine: Rc::clone(&self.pristine),
             // The two part from here, and number what follows alike.
             kept: RefCell::default(),
+            left: RefCell::default(),
         }
     }
 }
@@ -252,6 +256,7 @@ impl DeviceState {
             version: 0,
             next_version: 1,
             kept: RefCell::default(),
+            left: RefCell::default(),
         })
     }
 
@@ -382,15 +387,6 @@ impl DeviceState {
         Some(ways)
     }
 
-    /// No more copies than these are served by the number of devices that a node has left. Counting takes less time than
-    /// a search that finds out.
-    fn possible_copies(&self, problem: &Problem<'_>, spot: Spot, class: ClassId) -> u32 {
-        let (Spot::Node(node), Some(of_problem)) = (spot, &problem.devices) else { return u32::MAX };
-        let Some(of_class) = &problem.classes[class].devices else { return u32::MAX };
-        let counts = of_problem.counts(&problem.classes);
-        DeviceCounts::times(&counts.taken(of_class.demand), &counts.on_node(node, Some(&self.cluster)))
-    }
-
     fn ask(
         &self,
         problem: &ProblemDevices<'_>,
@@ -400,6 +396,7 @@ impl DeviceState {
         shapes: &IdSet<ShapeId>,
     ) -> Offer {
         let part = run.devices().steps_left().min(STEPS_PER_QUESTION);
+        run.devices().note_question();
         let mut budget = Budget::new(part);
         let offer = copies.try_add(&problem.devices.inventory, ledger, shapes, &self.cluster, &mut budget);
         run.devices().spend(part - budget.remaining());

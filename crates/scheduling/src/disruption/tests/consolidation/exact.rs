@@ -229,41 +229,59 @@ fn karpenters_best(machines: &[Held]) -> i64 {
     alone.chain(prefixes).map(saving).max().unwrap_or(0).max(0)
 }
 
+/// Plans a fleet and carries that out until nothing goes; gives what is left. `look` sees each plan with the machines
+/// before it. Pods ask for so much less than they take.
+fn to_the_end(
+    seed: u64,
+    fleet: Vec<Held>,
+    times: i64,
+    plan: impl Fn(&[Held]) -> (Snapshot, DisruptionPlan),
+    mut look: impl FnMut(&[Held], &DisruptionPlan),
+) -> Vec<Held> {
+    let mut machines = fleet;
+    for _ in 0..12 {
+        let (snapshot, now) = plan(&machines);
+        look(&machines, &now);
+        if now.commands.is_empty() {
+            return machines;
+        }
+        let saving: i64 = now.commands.iter().map(|command| command.saving.0).sum();
+        let (before, then) = (price(&machines), after_by(&machines, &snapshot, &now, times));
+        assert!(price(&then) < before, "seed {seed}: {before} becomes {}", price(&then));
+        assert_eq!(before - price(&then), saving, "seed {seed}");
+        machines = then;
+    }
+    panic!("seed {seed} goes on and on");
+}
+
+/// In thousandths, how far a fleet is above the best.
+fn gap(seed: u64, machines: &[Held], best: i64) -> i64 {
+    let ours = price(machines);
+    assert!(ours >= best, "seed {seed}: {ours} is better than the best, {best}");
+    (ours - best) * 1000 / best
+}
+
 #[test]
 fn small_fleets_end_near_the_best_and_no_step_saves_less_than_karpenters_best_one() {
-    let mut gaps: Vec<i64> = Vec::new();
-    let (mut optimal, mut worse) = (0, Vec::new());
+    let (mut gaps, mut worse): (Vec<i64>, Vec<(u64, i64, i64)>) = (Vec::new(), Vec::new());
     for seed in 0..60 {
-        let mut machines = random_fleet(seed);
-        let best = best_price(&machines);
-        let mut steps = 0;
-        loop {
-            let (snapshot, now) = planned(&written(&machines), |_, _| ());
-            let saving: i64 = now.commands.iter().map(|command| command.saving.0).sum();
+        let fleet = random_fleet(seed);
+        let best = best_price(&fleet);
+        let plan = |machines: &[Held]| planned(&written(machines), |_, _| ());
+        let end = to_the_end(seed, fleet, 1, plan, |machines, now| {
             if let Some(bound) = now.fleet_bound {
                 assert!(bound.0 <= best, "seed {seed}: bound {} of {best}: {machines:?}", bound.0);
             }
-            let theirs = karpenters_best(&machines);
+            let saving: i64 = now.commands.iter().map(|command| command.saving.0).sum();
+            let theirs = karpenters_best(machines);
             if saving < theirs {
                 worse.push((seed, saving, theirs));
             }
-            if now.commands.is_empty() {
-                break;
-            }
-            let (before, then) = (price(&machines), after(&machines, &snapshot, &now));
-            assert!(price(&then) < before, "seed {seed}: {before} becomes {}", price(&then));
-            assert_eq!(before - price(&then), saving, "seed {seed}");
-            machines = then;
-            steps += 1;
-            assert!(steps < 12, "seed {seed} goes on and on");
-        }
-        let ours = price(&machines);
-        assert!(ours >= best, "seed {seed}: {ours} is better than the best, {best}");
-        optimal += usize::from(ours == best);
-        gaps.push((ours - best) * 1000 / best);
+        });
+        gaps.push(gap(seed, &end, best));
     }
     gaps.sort_unstable();
-    let median = gaps[gaps.len() / 2];
+    let (median, optimal) = (gaps[gaps.len() / 2], gaps.iter().filter(|gap| **gap == 0).count());
     println!("{optimal} of {} at the best; median {median} ‰, most {} ‰", gaps.len(), gaps[gaps.len() - 1]);
     assert!(worse.is_empty(), "(seed, ours, Karpenter's): {worse:?}");
     assert!(median <= 30, "{gaps:?}");
@@ -290,39 +308,28 @@ fn random_fleet_with_gpus(seed: u64) -> Vec<Held> {
 }
 
 #[test]
-fn small_fleets_with_devices_end_near_the_best_beneath_no_bound() {
-    let (mut gaps, mut tight): (Vec<i64>, usize) = (Vec::new(), 0);
+fn small_fleets_with_devices_end_near_the_best_and_above_every_bound() {
+    let (mut gaps, mut bounds): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
     for seed in 0..40 {
-        let mut machines = random_fleet_with_gpus(seed);
-        let best = best_price(&machines);
-        let mut steps = 0;
-        loop {
-            let f = written_with_gpus(&machines);
-            let (snapshot, now) = planned(&f, with_devices(&f));
+        let fleet = random_fleet_with_gpus(seed);
+        let best = best_price(&fleet);
+        let plan = |machines: &[Held]| {
+            let f = written_with_gpus(machines);
+            planned(&f, with_devices(&f))
+        };
+        let end = to_the_end(seed, fleet, 1000, plan, |machines, now| {
             if let Some(bound) = now.fleet_bound {
                 assert!(bound.0 <= best, "seed {seed}: bound {} of {best}: {machines:?}", bound.0);
-                tight += usize::from(steps == 0 && bound.0 * 100 >= best * 95);
+                bounds.push(bound.0 * 100 / best);
             }
-            if now.commands.is_empty() {
-                break;
-            }
-            let saving: i64 = now.commands.iter().map(|command| command.saving.0).sum();
-            let (before, then) = (price(&machines), after_by(&machines, &snapshot, &now, 1000));
-            assert!(price(&then) < before, "seed {seed}: {before} becomes {}", price(&then));
-            assert_eq!(before - price(&then), saving, "seed {seed}");
-            machines = then;
-            steps += 1;
-            assert!(steps < 12, "seed {seed} goes on and on");
-        }
-        let ours = price(&machines);
-        assert!(ours >= best, "seed {seed}: {ours} is better than the best, {best}");
-        gaps.push((ours - best) * 1000 / best);
+        });
+        gaps.push(gap(seed, &end, best));
     }
     gaps.sort_unstable();
-    let (median, optimal) = (gaps[gaps.len() / 2], gaps.iter().filter(|gap| **gap == 0).count());
-    println!("{optimal} of {} at the best; {tight} bounds near it; median {median} ‰, all {gaps:?}", gaps.len());
-    assert!(median <= 30, "{gaps:?}");
-    assert!(tight >= 20, "only {tight} bounds are near the best");
+    bounds.sort_unstable();
+    assert!(gaps[gaps.len() / 2] <= 30, "{gaps:?}");
+    // Where each class had devices for itself, it was nothing.
+    assert!(bounds[bounds.len() / 2] >= 95, "per cent of the best: {bounds:?}");
 }
 
 #[test]

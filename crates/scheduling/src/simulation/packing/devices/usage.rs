@@ -12,6 +12,7 @@ pub(crate) struct DeviceUse {
     /// Steps that are left for the plan.
     steps: u64,
     steps_taken: u64,
+    questions: u64,
     /// Allocations that may still be replayed in other orders, while placing and in the search for contended room.
     replays: usize,
     search_replays: usize,
@@ -42,6 +43,15 @@ impl DeviceUse {
     /// them.
     pub(crate) fn steps_taken(&self) -> u64 {
         self.steps_taken
+    }
+
+    /// How many questions were put to the engine since the beginning.
+    pub(crate) fn questions(&self) -> u64 {
+        self.questions
+    }
+
+    pub(super) fn note_question(&mut self) {
+        self.questions += 1;
     }
 
     /// Charges steps of a question.

@@ -1,0 +1,36 @@
+//! How many devices nodes have left, by number: counting takes less time than a search that finds out.
+
+use std::rc::Rc;
+
+use super::{DeviceState, Spot};
+use crate::simulation::compile::classes::ClassId;
+use crate::simulation::compile::devices::DeviceCounts;
+use crate::simulation::compile::problem::Problem;
+use crate::snapshot::NodeId;
+
+impl DeviceState {
+    /// No more copies than these are served by the number of devices that a node has left.
+    pub(super) fn possible_copies(&self, problem: &Problem<'_>, spot: Spot, class: ClassId) -> u32 {
+        let (Spot::Node(node), Some(of_problem)) = (spot, &problem.devices) else { return u32::MAX };
+        let Some(of_class) = &problem.classes[class].devices else { return u32::MAX };
+        let counts = of_problem.counts(&problem.classes);
+        let taken = counts.taken(of_class.demand);
+        if taken.iter().all(|amount| *amount == 0) {
+            return u32::MAX;
+        }
+        DeviceCounts::times(taken, &self.left(counts, node))
+    }
+
+    /// By set: what a node has left. It is counted anew after a change there.
+    fn left(&self, counts: DeviceCounts<'_>, node: NodeId) -> Rc<[i64]> {
+        let version = self.of_nodes.get(&node).copied().unwrap_or(0);
+        if let Some((at, left)) = self.left.borrow().get(&node)
+            && *at == version
+        {
+            return Rc::clone(left);
+        }
+        let left: Rc<[i64]> = counts.on_node(node, Some(&self.cluster)).into();
+        self.left.borrow_mut().insert(node, (version, Rc::clone(&left)));
+        left
+    }
+}
