@@ -170,7 +170,8 @@ fn common(inventory: &Inventory) -> IdSet<DeviceShape> {
     let of_one_machine = |slice| {
         let entry = &inventory.slices[slice];
         let is_of_node = matches!(entry.slice.node_scope, Some(NodeScope::Node(_)));
-        if entry.template { !for_domains.contains(&slice) } else { is_of_node }
+        // A template of a pool for a domain does not say for whom.
+        !for_domains.contains(&slice) && (entry.template || is_of_node)
     };
     let is_common = |device: &&crate::compile::device::DeviceEntry| {
         device.traits.allows_multiple_allocations || !of_one_machine(device.slice)

@@ -11,7 +11,10 @@ use crate::compile::ids::ShapeId;
 use crate::fixture::{STEPS, builder, claim, devices, exactly, local, slice};
 use crate::inventory::{ClaimUse, Inventory, Reservation};
 use crate::ledger::{BinLedger, ClusterLedger, MachineOverhead};
-use crate::machine::{BoundAttribute, LabelKnowledge, MachineShape, MachineTemplate, binding_group};
+use crate::machine::{
+    BoundAttribute, DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate,
+    binding_group,
+};
 use dra_types::ResourceSlice;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -276,11 +279,17 @@ fn what_daemons_take_of_a_shape_is_taken_of_each_of_its_machines() {
 
 #[test]
 fn claims_compete_for_sets_of_devices_that_only_their_machine_has() {
-    let mut builder = builder(&["gpu", "net", "shared"]);
+    let mut builder = builder(&["fabric", "gpu", "net", "shared"]);
     builder.slice(local("gpu", &devices(3, |index| json!({"attributes": {"large": {"bool": index == 0}}}))));
     builder.slice(local("shared", &devices(2, |_| json!({"allowMultipleAllocations": true}))));
     builder.slice(network("a"));
-    let shape = builder.machine_shape(shape(vec![template("gpu", 4)], &[]));
+    let fabric = SharedTemplate {
+        template: template("fabric", 2),
+        scope: PoolScope::Machine,
+        nodes: DomainSelector { match_label_keys: [ZONE.into()].into(), ..DomainSelector::default() },
+    };
+    let machine = shape(vec![template("gpu", 4)], &["a"]).with_shared(vec![Arc::new(fabric)]);
+    let shape = builder.machine_shape(machine);
     let large = |name: &str| {
         let mut large = exactly(name, "gpu", 1);
         large["exactly"]["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu'].large"}}]);
@@ -304,6 +313,7 @@ fn claims_compete_for_sets_of_devices_that_only_their_machine_has() {
         ("as administrator", json!([administrator]), [0, 0]),
         ("what others can share", json!([exactly("r", "shared", 1)]), [0, 0]),
         ("what other machines reach", json!([exactly("r", "net", 1)]), [0, 0]),
+        ("what machines bring for others", json!([exactly("r", "fabric", 1)]), [0, 0]),
     ];
     let mut number = 0;
     let claims = cases.map(|(name, requests, taken)| {

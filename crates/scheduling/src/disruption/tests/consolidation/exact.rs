@@ -117,7 +117,7 @@ pub(super) fn written(machines: &[Held]) -> Fixture {
     f
 }
 
-/// The same fleet with a GPU in place of each CPU. Pods ask for a thousandth of the CPU, by which they are told apart.
+/// With a GPU in place of each CPU. Pods ask for a thousandth of the CPU, by which they are told apart.
 fn written_with_gpus(machines: &[Held]) -> Fixture {
     let mut f = Fixture::new();
     f.device_class(GPU, None);
