@@ -37,6 +37,7 @@ use dra_sched::{BinLedger, ClusterLedger, Copies, Domain, Offer, ShapeId, ledger
 use model::{Answer, Budget, IdSet, Interner, ResourceVec, ValueSet, collections::FastMap};
 
 use self::{
+    left::LeftOfNodes,
     orders::{Place, Pristine},
     placements::{Held, Placements},
     ways::{Asked, drivers_given, times},
@@ -189,8 +190,7 @@ pub(crate) struct DeviceState {
     held: Placements,
     pristine: Rc<Pristine>,
     kept: RefCell<FastMap<Question, (u64, Rc<Ways>)>>,
-    /// By node: of which version its devices were counted, and how many it has left of each set.
-    left: RefCell<FastMap<NodeId, (u64, Rc<[i64]>)>>,
+    left: RefCell<LeftOfNodes>,
 }
 
 impl Clone for DeviceState {

@@ -2,11 +2,16 @@
 
 use std::rc::Rc;
 
+use model::collections::FastMap;
+
 use super::{DeviceState, Spot};
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::devices::DeviceCounts;
 use crate::simulation::compile::problem::Problem;
 use crate::snapshot::NodeId;
+
+/// By node: of which version its devices were counted, and how many it has left of each set.
+pub(super) type LeftOfNodes = FastMap<NodeId, (u64, Rc<[i64]>)>;
 
 impl DeviceState {
     /// No more copies than these are served by the number of devices that a node has left.
