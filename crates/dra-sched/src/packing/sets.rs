@@ -13,14 +13,14 @@ use model::collections::{FastMap, FastSet};
 use model::{IdSet, IdVec, NodeName};
 
 use crate::compile::claims::Request;
-use crate::compile::ids::{ClaimClassId, DeviceIndex, DeviceKey, DeviceShape, ShapeId};
+use crate::compile::device::DeviceEntry;
+use crate::compile::ids::{ClaimClassId, DeviceIndex, DeviceKey, DeviceShape, ShapeId, SliceIndex};
 use crate::inventory::unit::Unit;
 use crate::inventory::{ClaimUse, Inventory};
 use crate::ledger::{ClusterLedger, Taken};
-use dra_types::NodeScope;
 
 /// Sets of devices that claims compete for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DeviceSets {
     sets: Vec<IdSet<DeviceShape>>,
     /// By set: what a claim of a class takes at least.
@@ -166,15 +166,9 @@ fn of_its_own(claim: &ClaimUse) -> Option<ClaimClassId> {
 
 /// Devices that several claims can share, or that pods of several machines can take.
 fn common(inventory: &Inventory) -> IdSet<DeviceShape> {
-    let for_domains = inventory.slices_for_domains();
-    let of_one_machine = |slice| {
-        let entry = &inventory.slices[slice];
-        let is_of_node = matches!(entry.slice.node_scope, Some(NodeScope::Node(_)));
-        // A template of a pool for a domain does not say for whom.
-        !for_domains.contains(&slice) && (entry.template || is_of_node)
-    };
-    let is_common = |device: &&crate::compile::device::DeviceEntry| {
-        device.traits.allows_multiple_allocations || !of_one_machine(device.slice)
-    };
+    let for_several: BTreeSet<SliceIndex> =
+        inventory.shared.iter().copied().chain(inventory.slices_for_domains()).collect();
+    let is_common =
+        |device: &&DeviceEntry| device.traits.allows_multiple_allocations || for_several.contains(&device.slice);
     inventory.devices.iter().filter(is_common).map(|device| device.shape).collect()
 }

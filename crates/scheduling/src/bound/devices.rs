@@ -53,9 +53,10 @@ pub(super) struct Supply {
 }
 
 impl Supply {
-    fn max_assign(&mut self, other: &Self) {
+    /// Changes each amount by the other's.
+    fn merge(&mut self, other: &Self, with: impl Fn(i64, i64) -> i64) {
         let pairs = self.served.iter_mut().zip(&other.served).chain(self.sets.iter_mut().zip(&other.sets));
-        pairs.for_each(|(amount, other)| *amount = (*amount).max(*other));
+        pairs.for_each(|(amount, other)| *amount = with(*amount, *other));
     }
 }
 
@@ -136,11 +137,9 @@ impl<'p> Devices<'p> {
         let mut has = self.with_sets(of, of.counts.on_node(node.node, None));
         let mut own = Supply { served: vec![0; has.served.len()], sets: vec![0; has.sets.len()] };
         for &(class, copies) in &node.pods {
-            let taken = self.taken(class);
-            let pairs = own.served.iter_mut().zip(&taken.served).chain(own.sets.iter_mut().zip(&taken.sets));
-            pairs.for_each(|(amount, more)| *amount += more * i64::from(copies));
+            own.merge(&self.taken(class), |amount, more| amount + more * i64::from(copies));
         }
-        has.max_assign(&own);
+        has.merge(&own, i64::max);
         has
     }
 

@@ -14,12 +14,9 @@ use super::certificates::Certificate;
 use super::trials::Trials;
 use super::{CouldGo, Pods, Question};
 use crate::bound;
-use crate::simulation::compile::classes::{ClassId, PodClass};
-use crate::simulation::compile::devices::DeviceCounts;
+use crate::simulation::compile::classes::ClassId;
 use crate::simulation::packing::Packing;
-use crate::simulation::packing::devices::DeviceState;
 use crate::simulation::packing::state::Bin;
-use crate::snapshot::NodeId;
 use crate::tuning::SMALLEST_GAIN;
 
 /// What the relaxation says.
@@ -136,42 +133,17 @@ impl Openings {
             };
             packing.state.bins.iter().map(of_bin).sum()
         };
-        let devices = LeftOfDevices::new(packing);
         Self {
-            free: packing.problem.classes.ids().map(|class| free(packing, class, &devices)).collect(),
+            free: packing.problem.classes.ids().map(|class| free(packing, class)).collect(),
             paid: worth.iter().map(paid).collect(),
         }
     }
 }
 
-/// Devices that nodes have left, by number.
-struct LeftOfDevices<'p> {
-    counts: Option<DeviceCounts<'p>>,
-    left: IdVec<NodeId, Vec<i64>>,
-}
-
-impl<'p> LeftOfDevices<'p> {
-    fn new(packing: &Packing<'p>) -> Self {
-        let problem = packing.problem;
-        let counts = problem.devices.as_ref().map(|devices| devices.counts(&problem.classes));
-        let ledger = packing.state.devices.as_ref().map(DeviceState::ledger);
-        let left =
-            |counts: DeviceCounts<'_>| problem.snapshot.nodes.ids().map(|node| counts.on_node(node, ledger)).collect();
-        Self { left: counts.map(left).unwrap_or_default(), counts }
-    }
-
-    /// By set: what a copy of a class takes; `None` for one that takes nothing.
-    fn taken(&self, class: &PodClass) -> Option<&'p [i64]> {
-        let taken = self.counts.as_ref()?.taken(class.devices.as_ref()?.demand);
-        taken.iter().any(|amount| *amount > 0).then_some(taken)
-    }
-}
-
 /// Copies of a class for which nodes have room, each by itself; no more than there are.
-fn free(packing: &Packing<'_>, class: ClassId, devices: &LeftOfDevices<'_>) -> u32 {
+fn free(packing: &Packing<'_>, class: ClassId) -> u32 {
     let problem = packing.problem;
     let wanted = problem.classes[class].count();
-    let taken = devices.taken(&problem.classes[class]);
     let (mut free, mut from) = (0_u32, 0);
     while let Some((position, node)) = packing.next_node(from, class) {
         from = position + 1;
@@ -179,9 +151,9 @@ fn free(packing: &Packing<'_>, class: ClassId, devices: &LeftOfDevices<'_>) -> u
             continue;
         }
         let requests = problem.classes[class].requests(problem.variant_on(class, node));
-        let of_devices = |taken: &[i64]| DeviceCounts::times(taken, &devices.left[node]);
         let times = requests.times_in(&packing.state.room[node], wanted);
-        free = free.saturating_add(times.min(taken.map_or(u32::MAX, of_devices)));
+        let devices = packing.state.devices.as_ref();
+        free = free.saturating_add(devices.map_or(times, |it| times.min(it.possible_copies(problem, node, class))));
         if free >= wanted {
             return wanted;
         }

@@ -260,11 +260,6 @@ impl DeviceState {
         })
     }
 
-    /// What nodes and the cluster have given out.
-    pub(crate) fn ledger(&self) -> &ClusterLedger {
-        &self.cluster
-    }
-
     pub(crate) fn mark(&mut self) -> DeviceMark {
         DeviceMark { cluster: self.cluster.mark(), version: self.version, held: self.held.len() }
     }
@@ -359,7 +354,10 @@ impl DeviceState {
             Spot::New(pool) => problem.pools[pool].shapes.all.clone(),
             Spot::Bin(_) | Spot::Node(_) => ledger.and_then(BinLedger::shapes).into_iter().flatten().collect(),
         };
-        let possible = wanted.min(self.possible_copies(problem, spot, class));
+        let possible = match spot {
+            Spot::Node(node) => wanted.min(self.possible_copies(problem, node, class)),
+            Spot::Bin(_) | Spot::New(_) => wanted,
+        };
         let ways = match ledger.filter(|_| possible > 0) {
             None => Ways { asked: wanted, ..Ways::default() },
             Some(ledger) => {
@@ -396,7 +394,6 @@ impl DeviceState {
         shapes: &IdSet<ShapeId>,
     ) -> Offer {
         let part = run.devices().steps_left().min(STEPS_PER_QUESTION);
-        run.devices().note_question();
         let mut budget = Budget::new(part);
         let offer = copies.try_add(&problem.devices.inventory, ledger, shapes, &self.cluster, &mut budget);
         run.devices().spend(part - budget.remaining());
@@ -511,12 +508,16 @@ impl DeviceState {
                 }
             }
         }
-        let is_beyond_place = of_problem.reach(&problem.classes[class], variant).is_beyond_machine();
-        self.held.push(Held { place: Place::Node(node), class, variant, copies }, is_beyond_place);
+        self.hold(problem, of_problem, Held { place: Place::Node(node), class, variant, copies });
         let version = self.new_version();
         self.of_nodes.insert(node, version);
         self.touch_others(problem);
         (times(&way.extra_on_node(), copies), before)
+    }
+
+    fn hold(&mut self, problem: &Problem<'_>, of_problem: &ProblemDevices<'_>, held: Held) {
+        let is_beyond_place = of_problem.reach(&problem.classes[held.class], held.variant).is_beyond_machine();
+        self.held.push(held, is_beyond_place);
     }
 
     /// The drivers whose devices pods are given on a node that has not published them yet, by name.
@@ -553,8 +554,7 @@ impl DeviceState {
         }
         allocations.commit(inventory, &mut own.ledger, &mut self.cluster);
         if let Some(id) = own.ledger.id() {
-            let is_beyond_place = of_problem.reach(&problem.classes[class], variant).is_beyond_machine();
-            self.held.push(Held { place: Place::Machine(id), class, variant, copies }, is_beyond_place);
+            self.hold(problem, of_problem, Held { place: Place::Machine(id), class, variant, copies });
         }
         // Answers that were kept for the machine no longer hold.
         own.version = self.new_version();

@@ -43,16 +43,21 @@ impl Random {
 
 pub(super) fn random_fleet(seed: u64) -> Vec<Held> {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66);
+    random_machines(&mut random, 5, &[300, 500, 900, 1500, 2000])
+}
+
+/// Two machines to `most`, with one to three pods of such sizes as far as they fit.
+fn random_machines(random: &mut Random, most: u64, sizes: &[i64]) -> Vec<Held> {
     let mut machines = Vec::new();
-    for _ in 0..2 + random.below(4) {
+    for _ in 0..2 + random.below(most - 1) {
         let of_type = usize::try_from(random.below(3)).unwrap();
         let mut free = 1000 * TYPES[of_type].1;
         let mut pods = Vec::new();
         for _ in 0..1 + random.below(3) {
-            let milli_cpu = [300, 500, 900, 1500, 2000][usize::try_from(random.below(5)).unwrap()];
-            if milli_cpu <= free {
-                free -= milli_cpu;
-                pods.push(milli_cpu);
+            let milli = sizes[usize::try_from(random.below(sizes.len() as u64)).unwrap()];
+            if milli <= free {
+                free -= milli;
+                pods.push(milli);
             }
         }
         machines.push(Held { of_type, pods });
@@ -290,21 +295,7 @@ fn small_fleets_end_near_the_best_and_no_step_saves_less_than_karpenters_best_on
 /// As [`random_fleet`], with pods that claim one to four GPUs.
 fn random_fleet_with_gpus(seed: u64) -> Vec<Held> {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x1357_9BDF);
-    let mut machines = Vec::new();
-    for _ in 0..2 + random.below(5) {
-        let of_type = usize::try_from(random.below(3)).unwrap();
-        let mut free = 1000 * TYPES[of_type].1;
-        let mut pods = Vec::new();
-        for _ in 0..1 + random.below(3) {
-            let milli = [1000, 1000, 2000, 2000, 3000, 4000][usize::try_from(random.below(6)).unwrap()];
-            if milli <= free {
-                free -= milli;
-                pods.push(milli);
-            }
-        }
-        machines.push(Held { of_type, pods });
-    }
-    machines
+    random_machines(&mut random, 6, &[1000, 1000, 2000, 2000, 3000, 4000])
 }
 
 #[test]

@@ -55,13 +55,7 @@ fn a_node_is_worth_no_more_than_the_devices_that_it_has_left() {
     f.node("n").allocatable(64_000, gib(256));
     f.slice("n", GPU, ("nodeName", "n".into()), 4);
     assert_eq!(bound(&f), 12_000);
-    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]});
-    let result = |device: &str| json!({"request": "r", "driver": GPU, "pool": "n", "device": device});
-    let allocation = json!({"devices": {"results": [result("d0"), result("d1")]},
-        "nodeSelector": {"nodeSelectorTerms": [term]}});
-    let consumer = json!({"resource": "pods", "name": "other", "uid": "other"});
-    let status = json!({"allocation": allocation, "reservedFor": [consumer]});
-    f.resource_claim("two", &json!({"requests": [exactly("r", GPU, 2)]}), &status);
+    f.allocated_claim("of-2", "other", ("n", GPU), (0, 2));
     assert_eq!(bound(&f), 14_000, "two are given out");
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use model::collections::FastMap;
 
-use super::{DeviceState, Spot};
+use super::DeviceState;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::devices::DeviceCounts;
 use crate::simulation::compile::problem::Problem;
@@ -15,9 +15,10 @@ pub(super) type LeftOfNodes = FastMap<NodeId, (u64, Rc<[i64]>)>;
 
 impl DeviceState {
     /// No more copies than these are served by the number of devices that a node has left.
-    pub(super) fn possible_copies(&self, problem: &Problem<'_>, spot: Spot, class: ClassId) -> u32 {
-        let (Spot::Node(node), Some(of_problem)) = (spot, &problem.devices) else { return u32::MAX };
-        let Some(of_class) = &problem.classes[class].devices else { return u32::MAX };
+    pub(crate) fn possible_copies(&self, problem: &Problem<'_>, node: NodeId, class: ClassId) -> u32 {
+        let (Some(of_problem), Some(of_class)) = (&problem.devices, &problem.classes[class].devices) else {
+            return u32::MAX;
+        };
         let counts = of_problem.counts(&problem.classes);
         let taken = counts.taken(of_class.demand);
         if taken.iter().all(|amount| *amount == 0) {

@@ -278,34 +278,28 @@ impl DeviceState {
         let reach_of = |held: &Held| of_problem.reach_after(&problem.classes[held.class], held.variant, released);
         let of_daemons: Vec<&Reach> =
             daemons.iter().map(|daemon| of_problem.reach_of(daemon.demand, daemon.variant)).collect();
-        let mut daemons_apart = of_daemons.clone();
         // Nobody else can compete: those at a place are looked at once something of the place is contested.
         let mut near: BTreeSet<usize> = self.held.beyond_place().iter().chain(self.held.at(place)).copied().collect();
         let mut places = BTreeSet::from([place]);
-        let mut apart: Vec<&Held> = near.iter().filter_map(|position| self.held.get(*position)).collect();
+        let placed = |position: &usize| self.held.get(*position).map(|held| (held.place, reach_of(held)));
+        let mut apart: Vec<(Place, &Reach)> =
+            near.iter().filter_map(placed).chain(of_daemons.iter().map(|&reach| (place, reach))).collect();
         loop {
-            let before = apart.len() + daemons_apart.len();
+            let before = apart.len();
             let mut reached: Vec<Place> = Vec::new();
-            apart.retain(|held| {
-                let competes = contested.is_wanted_by(held.place, reach_of(held));
+            apart.retain(|(place, reach)| {
+                let competes = contested.is_wanted_by(*place, reach);
                 if competes {
-                    contested.extend(held.place, reach_of(held));
-                    reached.extend(places.insert(held.place).then_some(held.place));
+                    contested.extend(*place, reach);
+                    reached.extend(places.insert(*place).then_some(*place));
                 }
                 !competes
             });
-            daemons_apart.retain(|reach| {
-                let competes = contested.is_wanted_by(place, reach);
-                if competes {
-                    contested.extend(place, reach);
-                }
-                !competes
-            });
-            if apart.len() + daemons_apart.len() == before {
+            if apart.len() == before {
                 break;
             }
             let more = reached.iter().flat_map(|place| self.held.at(*place)).filter(|position| near.insert(**position));
-            apart.extend(more.filter_map(|position| self.held.get(*position)));
+            apart.extend(more.filter_map(placed));
         }
         let near = near.iter().filter_map(|position| self.held.get(*position));
         let mut competing: Vec<&Held> =

@@ -9,7 +9,7 @@ use super::orders::Place;
 use crate::simulation::compile::classes::ClassId;
 
 /// Copies of a class with claims at a place.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) place: Place,
     pub(super) class: ClassId,
@@ -74,7 +74,7 @@ impl Placements {
 #[cfg(test)]
 impl PartialEq for Placements {
     fn eq(&self, other: &Self) -> bool {
-        format!("{:?} {:?}", self.all, self.beyond) == format!("{:?} {:?}", other.all, other.beyond)
+        self.all == other.all && self.beyond == other.beyond
     }
 }
 

@@ -50,12 +50,9 @@ impl DeviceUse {
         self.questions
     }
 
-    pub(super) fn note_question(&mut self) {
-        self.questions += 1;
-    }
-
     /// Charges steps of a question.
     pub(super) fn spend(&mut self, steps: u64) {
+        self.questions += 1;
         self.steps -= steps;
         self.steps_taken = self.steps_taken.saturating_add(steps);
     }
