@@ -14,7 +14,7 @@
 //!    replacement has no room beside them; `static_drift` replaces machines of static NodePools, about which pods do
 //!    not decide.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
-//!    where pods that wait would, by every rule that these keep.
+//!    where pods that wait would, by every rule that these keep; `domains` says which of them stay in their zones.
 //!
 //! All commands of a plan come from one simulation, but for those that terminate first, so they are disjoint in the
 //! nodes that they take and in the room that they use, and any number of them may be under way at once.
@@ -22,6 +22,7 @@
 mod budgets;
 mod candidates;
 pub mod deletion_order;
+mod domains;
 mod methods;
 pub mod plan;
 pub mod reason;
@@ -74,7 +75,7 @@ fn finish(
     allowances: &Allowances<'_>,
     outcome: Outcome,
 ) -> DisruptionPlan {
-    let Outcome { commands, stays, simulated } = outcome;
+    let Outcome { commands, stays, simulated, .. } = outcome;
     let mut reasons: BTreeMap<NodeId, NodeReason> = stays;
     for (index, command) in commands.iter().enumerate() {
         reasons.extend(command.nodes.iter().map(|&node| (node, NodeReason::Goes { command: index })));

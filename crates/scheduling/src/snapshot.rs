@@ -478,4 +478,7 @@ pub struct PendingPod {
     pub devices: Option<Arc<dra_types::Pod>>,
     /// What has to come first, as a sentence; then no place is looked for.
     pub waits_for: Option<Arc<str>>,
+    /// Labels of the node that it leaves and of those that it is planned onto. Rules over the domains of these labels
+    /// count it where it is, and are kept already.
+    pub stays_within: Option<Arc<Requirements>>,
 }

@@ -196,7 +196,7 @@ impl<'c> Builder<'c> {
             let devices = devices.pods.get(&pod.uid).cloned();
             // Where it runs it was planned once too, which says nothing of where it goes.
             let planned_on = planned_on.get(&pod.uid).filter(|_| is_leaving).cloned();
-            Moves::As(PendingPod { pod: Arc::clone(pod), planned_on, devices, waits_for: None })
+            Moves::As(PendingPod { pod: Arc::clone(pod), planned_on, devices, waits_for: None, stays_within: None })
         };
         FleetPod {
             pod: Arc::clone(pod),

@@ -57,6 +57,7 @@ pub(super) fn pending_pods(
         planned_on: cluster.planned_on.get(&pod.uid).cloned(),
         devices: cluster.devices.pods.get(&pod.uid).cloned(),
         waits_for: without_claims.get(&pod.uid).cloned(),
+        stays_within: None,
     });
     pending.collect()
 }

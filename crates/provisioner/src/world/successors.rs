@@ -1,8 +1,8 @@
 //! Pods that will come in the place of others: a disruption command has planned where those go that it evicts, and
 //! their controllers make new ones, which know nothing of that.
 //!
-//! A new pod of the same controller that asks for the same takes over the place of the first that is gone. It waits for
-//! that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room
+//! A new pod of the same controller that asks for the same takes over the place of the first that has begun to leave:
+//! what rules between pods let come there now is what has left. It waits for that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room
 //! away. Until then planners know the places as well: a pod that is still there will go to its place, and one that is
 //! gone counts as running there until its successor comes. All of this is a wish, and forgotten after a while.
 //!
@@ -44,6 +44,8 @@ struct Inner {
     begun: BTreeMap<String, Vec<Move>>,
     /// By their controller, in the order in which they were planned.
     expected: BTreeMap<Uid, Vec<Expected>>,
+    /// How many have left.
+    left: u64,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,8 @@ struct Expected {
     predecessor: Arc<Pod>,
     place: NodeClaimName,
     until: Timestamp,
+    /// The how-manyeth of all that left its predecessor was, if it is gone or being deleted.
+    left: Option<u64>,
     /// Whether the predecessor is gone.
     is_open: bool,
 }
@@ -98,18 +102,25 @@ impl Successors {
             }
             count += 1;
             let until = now.saturating_add(EXPECTED_FOR);
-            of_owner.push(Expected { predecessor, place, until, is_open: false });
+            of_owner.push(Expected { predecessor, place, until, left: None, is_open: false });
         }
     }
 
-    /// Notes that a pod is gone.
-    fn open(&self, pod: &Pod, now: Timestamp) {
+    /// Notes that a pod has begun to leave, and since when it is gone.
+    fn leaves(&self, pod: &Pod, gone: Option<Timestamp>) {
         let Some(owner) = &pod.owner else { return };
         let mut inner = self.inner.lock();
-        let of_owner = inner.expected.get_mut(&owner.uid).into_iter().flatten();
+        let Inner { expected, left, .. } = &mut *inner;
+        let of_owner = expected.get_mut(&owner.uid).into_iter().flatten();
         for it in of_owner.filter(|it| it.predecessor.uid == pod.uid) {
-            it.is_open = true;
-            it.until = it.until.min(now.saturating_add(KEPT_FOR));
+            it.left.get_or_insert_with(|| {
+                *left += 1;
+                *left
+            });
+            if let Some(gone) = gone {
+                it.is_open = true;
+                it.until = it.until.min(gone.saturating_add(KEPT_FOR));
+            }
         }
     }
 
@@ -130,7 +141,8 @@ impl Successors {
                 && before.scheduler_name == pod.scheduler_name
                 && before.shape == pod.shape
         };
-        let position = of_owner.iter().position(takes_over)?;
+        let could = of_owner.iter().enumerate().filter(|(_, it)| takes_over(it));
+        let (position, _) = could.min_by_key(|(_, it)| it.left.unwrap_or(u64::MAX))?;
         let taken = of_owner.remove(position);
         if of_owner.is_empty() {
             all.remove(owner);
@@ -170,10 +182,14 @@ pub(crate) fn subscribe(
         let (before, after) = (delta.before, delta.after);
         // A pod of a StatefulSet has the name of the one before.
         if before.map(|pod| &pod.uid) == after.map(|pod| &pod.uid) {
+            let is_leaving = |pod: &Arc<Pod>| pod.deletion_timestamp.is_some();
+            if let Some(leaving) = after.filter(|pod| is_leaving(pod) && !before.is_some_and(is_leaving)) {
+                successors.leaves(leaving, None);
+            }
             return;
         }
         if let Some(gone) = before {
-            successors.open(gone, clock.now());
+            successors.leaves(gone, Some(clock.now()));
         }
         let Some(pod) = after.filter(|pod| pod.node_name.is_none()) else { return };
         if let Some(place) = successors.take(pod, clock.now())
@@ -215,6 +231,22 @@ mod tests {
     }
 
     #[test]
+    fn the_first_that_left_is_succeeded_first() {
+        let successors = Successors::default();
+        let now = Timestamp::from_seconds(100);
+        let planned = ["a", "b", "c", "d"].map(|name| (pod(name, "web", "1"), format!("place of {name}").into()));
+        successors.expect("c", planned, now);
+        successors.leaves(&pod("c", "web", "1"), None);
+        successors.leaves(&pod("b", "web", "1"), None);
+        // It goes before the other is gone.
+        successors.leaves(&pod("b", "web", "1"), Some(now));
+        let next = || successors.take(&pod("new", "web", "1"), now);
+        assert_eq!(next(), Some("place of c".into()));
+        assert_eq!(next(), Some("place of b".into()));
+        assert_eq!(next(), Some("place of a".into()), "none has left, so any will do");
+    }
+
+    #[test]
     fn a_place_is_not_kept_for_ever() {
         let successors = Successors::default();
         let now = Timestamp::from_seconds(100);
@@ -243,11 +275,11 @@ mod tests {
         assert_eq!(told(now), ["a to m1"], "the other command was rolled back");
         successors.expect("c", [(pod("b", "web", "1"), "m2".into())], now);
         assert_eq!(told(now), ["a to m1", "b to m2"], "they are being evicted");
-        successors.open(&pod("a", "web", "1"), now);
+        successors.leaves(&pod("a", "web", "1"), Some(now));
         assert_eq!(told(now), ["a counts on m1", "b to m2"]);
         assert_eq!(told(now.saturating_add(KEPT_FOR)), ["b to m2"], "no successor came");
-        successors.open(&pod("b", "web", "1"), now);
-        assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m2".into()));
-        assert_eq!(told(now), ["a counts on m1"], "another has come for it");
+        successors.leaves(&pod("b", "web", "1"), Some(now));
+        assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m1".into()));
+        assert_eq!(told(now), ["b counts on m2"], "another has come for it");
     }
 }

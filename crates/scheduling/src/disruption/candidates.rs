@@ -1,11 +1,13 @@
 //! Which machines may be disrupted, and what blocks each of the others.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::pod::SchedulingState;
 use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName, Timestamp};
 
+use super::domains::Homes;
 use super::reason::{Block, NodeReason};
 use crate::plan::Plan;
 use crate::provisioning;
@@ -25,12 +27,14 @@ pub(super) struct Context<'s> {
     pub(super) planned_on: BTreeMap<PodId, NodeClaimName>,
     /// The plan for pending pods and buffers if no machine were disrupted; `None` if nothing is pending.
     pub(super) waiting: Option<Plan>,
+    homes: OnceCell<Homes>,
 }
 
 impl<'s> Context<'s> {
     pub(super) fn new(snapshot: &'s Snapshot, fleet: &'s Fleet) -> Self {
         let (nominated, buffers, planned_on) = Default::default();
-        let mut context = Self { snapshot, fleet, nominated, buffers, planned_on, waiting: None };
+        let mut context =
+            Self { snapshot, fleet, nominated, buffers, planned_on, waiting: None, homes: OnceCell::new() };
         // The scheduler has promised the node, and has not bound the pod.
         for (id, node) in snapshot.nodes.iter_enumerated() {
             let mut promised = node.pods.iter().filter(|pod| pod.scheduling != SchedulingState::Scheduled);
@@ -62,6 +66,11 @@ impl<'s> Context<'s> {
             }
         }
         self.waiting = Some(plan);
+    }
+
+    /// In which domains pods stay.
+    pub(super) fn homes(&self) -> &Homes {
+        self.homes.get_or_init(|| Homes::new(self.snapshot, self.fleet))
     }
 
     pub(super) fn display_name(&self, node: NodeId) -> &'s str {

@@ -6,7 +6,7 @@ pub(super) mod emptiness;
 pub(super) mod static_drift;
 pub(super) mod terminate_first;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::plan::{Command, Simulated};
@@ -21,6 +21,8 @@ pub(super) struct Outcome {
     pub(super) stays: BTreeMap<NodeId, NodeReason>,
     /// What commands with pods that move come from.
     pub(super) simulated: Option<Arc<Simulated>>,
+    /// Machines that go whose pods stay in their domains there.
+    pub(super) in_domains: BTreeSet<NodeId>,
 }
 
 impl Outcome {
@@ -29,5 +31,6 @@ impl Outcome {
         self.commands.extend(later.commands);
         self.stays.extend(later.stays);
         self.simulated = later.simulated.or(self.simulated.take());
+        self.in_domains.extend(later.in_domains);
     }
 }

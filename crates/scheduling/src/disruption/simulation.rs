@@ -48,6 +48,8 @@ pub(super) struct What {
     pub(super) closed: BTreeSet<NodeId>,
     /// Machines among those that are removed whose places in reservations are free for others.
     pub(super) credited: BTreeSet<NodeId>,
+    /// Machines whose pods stay in their [domains](super::domains).
+    pub(super) in_domains: BTreeSet<NodeId>,
 }
 
 /// The snapshot as if machines were being deleted, and the pods of the machines that are asked about, which move.
@@ -83,7 +85,11 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
             if waiting.contains(&pod.pod.uid) {
                 continue;
             }
-            let id = snapshot.pods.push(pending.clone());
+            let mut mover = pending.clone();
+            if what.in_domains.contains(&node) {
+                mover.stays_within = context.homes().of(&pod.pod).cloned();
+            }
+            let id = snapshot.pods.push(mover);
             if could_go || what.leaving.contains(&node) {
                 movers.insert(id, node);
             }
@@ -96,12 +102,7 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
 }
 
 impl Simulation {
-    /// Simulates the removal of these machines; no pod that moves goes to the closed ones.
-    pub(super) fn new(context: &Context<'_>, leaving: &BTreeSet<NodeId>, closed: &BTreeSet<NodeId>) -> Self {
-        Self::of(context, &What { leaving: leaving.clone(), closed: closed.clone(), ..What::default() })
-    }
-
-    pub(super) fn of(context: &Context<'_>, what: &What) -> Self {
+    pub(super) fn new(context: &Context<'_>, what: &What) -> Self {
         let (snapshot, movers) = as_if(context, what);
         let plan = provisioning::plan(&snapshot);
         Self { simulated: Simulated { snapshot, plan }, movers }
@@ -127,6 +128,13 @@ impl Simulation {
             }
         }
         stuck
+    }
+
+    /// Whether some pod of a machine stays in its domain.
+    pub(super) fn is_held_in_domains(&self, machine: NodeId) -> bool {
+        let of_machine = self.movers.iter().filter(|(_, node)| **node == machine);
+        let mut pending = of_machine.filter_map(|(pod, _)| self.simulated.snapshot.pods.try_get(*pod));
+        pending.any(|pending| pending.stays_within.is_some())
     }
 
     pub(super) fn pod_name(&self, pod: PodId) -> Option<&NamespacedName> {

@@ -51,7 +51,7 @@ fn fleet(snapshot: &Snapshot) -> Fleet {
             pod: Arc::clone(pod),
             moves: if will_be_replaced(pod) {
                 let pod = Arc::clone(pod);
-                Moves::As(PendingPod { pod, planned_on: None, devices: None, waits_for: None })
+                Moves::As(PendingPod { pod, planned_on: None, devices: None, waits_for: None, stays_within: None })
             } else {
                 Moves::No
             },

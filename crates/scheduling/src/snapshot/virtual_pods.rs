@@ -32,7 +32,13 @@ impl Snapshot {
                 Arc::new(PodShape { volumes: Vec::new(), scheduling_group: None, ..(*buffer.template.shape).clone() });
             for index in 0..buffer.replicas {
                 let pod = Arc::new(virtual_pod(buffer, index, &shape));
-                with.pods.push(PendingPod { pod, planned_on: None, devices: buffer.devices.clone(), waits_for: None });
+                with.pods.push(PendingPod {
+                    pod,
+                    planned_on: None,
+                    devices: buffer.devices.clone(),
+                    waits_for: None,
+                    stays_within: None,
+                });
             }
         }
         Some(with)

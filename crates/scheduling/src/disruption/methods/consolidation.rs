@@ -189,7 +189,7 @@ fn merged(
         }
     }
     let empty = before.commands.into_iter().filter(|command| command.reason == Reason::Empty);
-    Outcome { commands: empty.chain(commands).collect(), stays, simulated: Some(simulated) }
+    Outcome { commands: empty.chain(commands).collect(), stays, simulated: Some(simulated), ..before }
 }
 
 /// What certificates come to in words.

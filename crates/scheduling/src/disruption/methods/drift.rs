@@ -22,7 +22,7 @@ use super::Outcome;
 use crate::disruption::budgets::Allowances;
 use crate::disruption::candidates::{Candidates, Context};
 use crate::disruption::reason::NodeReason;
-use crate::disruption::simulation::{Simulation, Stuck};
+use crate::disruption::simulation::{Simulation, Stuck, What};
 use crate::disruption::split::split;
 use crate::snapshot::NodeId;
 use crate::snapshot::eviction::EvictionCost;
@@ -48,14 +48,15 @@ pub(crate) fn commands(
         Some((machine.node, NodeReason::Blocked(candidates.block(machine, Reason::Unhealthy)?.clone())))
     });
     let stays = blocked.collect();
-    let mut selection = Selection { context, queue, gone, chosen: BTreeSet::new(), stays };
+    let (chosen, anywhere) = Default::default();
+    let mut selection = Selection { context, queue, gone, chosen, anywhere, stays };
     let simulation = selection.settle(allowances);
     selection.tell_the_rest(allowances);
-    let Selection { queue, chosen, stays, .. } = selection;
+    let Selection { queue, chosen, anywhere, stays, .. } = selection;
     let going: Vec<&FleetNode> = queue.into_iter().filter(|machine| chosen.contains(&machine.node)).collect();
     let commands = split(context, &going, simulation.as_ref(), |set| reason_of(context, set));
     let simulated = simulation.map(|simulation| Arc::new(simulation.simulated));
-    Outcome { commands, stays, simulated }
+    Outcome { commands, stays, simulated, in_domains: &chosen - &anywhere }
 }
 
 /// In which order turns come: broken ones by score and what their evictions cost, then the others.
@@ -78,6 +79,9 @@ struct Selection<'c, 's> {
     /// Machines that go by methods before.
     gone: BTreeSet<NodeId>,
     chosen: BTreeSet<NodeId>,
+    /// Those whose pods have no place in their [domains](crate::disruption::domains). They have to go all the same, so
+    /// these may go to others.
+    anywhere: BTreeSet<NodeId>,
     /// Those that were looked at and stay.
     stays: BTreeMap<NodeId, NodeReason>,
 }
@@ -93,13 +97,18 @@ impl Selection<'_, '_> {
             if self.queue.iter().filter(is_chosen).all(|machine| machine.is_empty()) {
                 return None;
             }
-            let leaving = self.chosen.union(&self.gone).copied().collect();
-            let simulation = Simulation::new(self.context, &leaving, &BTreeSet::new());
+            let leaving = &self.chosen | &self.gone;
+            let in_domains = &self.chosen - &self.anywhere;
+            let simulation = Simulation::new(self.context, &What { leaving, in_domains, ..What::default() });
             let stuck = simulation.stuck();
             if stuck.is_empty() {
                 return Some(simulation);
             }
             for (node, why) in stuck {
+                if simulation.is_held_in_domains(node) {
+                    self.anywhere.insert(node);
+                    continue;
+                }
                 let reason = reason_of_node(self.context, node);
                 self.leave(node, told(self.context, (&simulation, reason), why), allowances);
             }

@@ -30,7 +30,7 @@ pub(crate) fn commands(context: &Context<'_>, allowances: &mut Allowances<'_>, b
         what.leaving.insert(machine.node);
         what.credited.insert(machine.node);
         // Those before must keep their places too.
-        if !Simulation::of(context, &what).stuck().is_empty() {
+        if !Simulation::new(context, &what).stuck().is_empty() {
             continue;
         }
         // One that was never initialized needs no budget.

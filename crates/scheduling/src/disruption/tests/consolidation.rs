@@ -1,5 +1,6 @@
 //! Consolidation: each rule on a fleet of its own, and small random fleets against all that could be done.
 
+mod domains;
 mod exact;
 mod extremes;
 mod large;
@@ -14,7 +15,7 @@ use super::{allow, fleet, of, render};
 use crate::disruption::plan::{Command, DisruptionPlan};
 use crate::disruption::plan_disruption;
 use crate::disruption::reason::NodeReason;
-use crate::provisioning::tests::fixture::{Fixture, gib};
+use crate::provisioning::tests::fixture::{Fixture, PodFixture, gib};
 use crate::snapshot::fleet::{ClaimFacts, ConsolidationPolicy, Fleet, Reason};
 use crate::snapshot::{NodeState, Snapshot};
 

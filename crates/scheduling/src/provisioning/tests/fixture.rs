@@ -383,6 +383,7 @@ impl Fixture {
             planned_on: planned_on.clone(),
             devices: self.devices.pod(&pod.name),
             waits_for: self.waiting.get(&pod.name).cloned(),
+            stays_within: None,
         });
         let (pools, pods) = (pools.collect::<IdVec<_, _>>(), pods.collect::<IdVec<_, _>>());
         let nodes = self.nodes.iter().cloned().map(Arc::new).collect();

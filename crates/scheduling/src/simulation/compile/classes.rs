@@ -6,8 +6,8 @@ use std::{borrow::Cow, cmp::Reverse, sync::Arc};
 use api::labels;
 use dra_sched::ClaimUse;
 use model::{
-    IdVec, Interner, NamespacedName, PodShape, ResourceId, ResourceVec, Unsupported, ValueSet, collections::FastMap,
-    define_id, pod::PodAffinityTerm,
+    IdVec, Interner, NamespacedName, PodShape, Requirements, ResourceId, ResourceVec, Unsupported, ValueSet,
+    collections::FastMap, define_id, pod::PodAffinityTerm,
 };
 
 use super::request::Request;
@@ -16,7 +16,7 @@ use crate::simulation::topology;
 use crate::simulation::topology::{
     AffinitySet, Coupling, GroupId, Involvement, Kind, MatchedByLabels, Owned, Signature, Topology,
 };
-use crate::snapshot::affinity::{Term, terms_with_volumes};
+use crate::snapshot::affinity::{Term, narrowed, terms_with_volumes};
 use crate::{
     devices::{Demand, DemandId},
     snapshot::{PodId, Snapshot},
@@ -68,6 +68,7 @@ struct Variant {
     priority: i32,
     demand: Option<DemandId>,
     waits_for: Option<Arc<str>>,
+    stays_within: Option<Arc<Requirements>>,
     /// Whether a pass left them out.
     is_left_out: bool,
     members: Vec<PodId>,
@@ -86,14 +87,15 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
     let owned: Vec<Result<Owned, Unsupported>> = variants
         .iter()
         .map(|variant| match variant.members.first() {
-            Some(&pod) => builder.own(&snapshot.pods[pod].pod),
+            Some(&pod) => builder.own(&snapshot.pods[pod]),
             None => Ok(Owned::default()),
         })
         .collect();
     builder.add_running();
     let mut matched_by_labels = MatchedByLabels::default();
     let mut classes: Vec<PodClass> = Vec::new();
-    type ClassKey = (i32, Arc<PodShape>, Option<DemandId>, Option<Arc<str>>, bool, Coupling);
+    type Within = Option<Arc<Requirements>>;
+    type ClassKey = (i32, Arc<PodShape>, Option<DemandId>, Option<Arc<str>>, Within, bool, Coupling);
     let mut by_key: FastMap<ClassKey, usize> = FastMap::default();
     for (variant, owned) in variants.into_iter().zip(owned) {
         let (owned, refused) = match owned {
@@ -101,18 +103,24 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
             Err(unsupported) => (Owned::default(), Some(Obstacle::Unsupported(unsupported))),
         };
         let Some(&first) = variant.members.first() else { continue };
-        let coupling = builder.coupling(&snapshot.pods[first].pod, &owned, &mut matched_by_labels);
-        let waits_for = variant.waits_for.clone();
+        let coupling = builder.coupling(&snapshot.pods[first], &owned, &mut matched_by_labels);
+        let (waits_for, within) = (variant.waits_for.clone(), variant.stays_within.clone());
+        let shape = Arc::clone(&variant.shape);
         // Variants that rules treat alike are one class, though their labels differ.
-        let key =
-            (variant.priority, Arc::clone(&variant.shape), variant.demand, waits_for, variant.is_left_out, coupling);
+        let key = (variant.priority, shape, variant.demand, waits_for, within, variant.is_left_out, coupling);
         if let Some(class) = by_key.get(&key).and_then(|&index| classes.get_mut(index)) {
             class.members.extend(variant.members);
             continue;
         }
-        let coupling = key.5.clone();
+        let coupling = key.6.clone();
         by_key.insert(key, classes.len());
-        let terms = terms_with_volumes(&variant.shape, &snapshot.volumes, names);
+        let terms =
+            terms_with_volumes(&variant.shape, &snapshot.volumes, names).map(|terms| match &variant.stays_within {
+                Some(within) => {
+                    narrowed(&terms, &[Term { requirements: Requirements::clone(within), node_name: None }], names)
+                }
+                None => terms,
+            });
         let demand = variant.demand.and_then(|id| Some((id, snapshot.devices.as_ref()?.demands.try_get(id)?)));
         let is_read = variant.members.iter().all(|&pod| snapshot.pods[pod].devices.is_some());
         // The first obstacle counts: what a pass decided, then what the pod waits for, then what is not supported.
@@ -173,7 +181,8 @@ pub(crate) fn classes(request: &Request<'_>, largest: &ResourceVec) -> (IdVec<Cl
 
 /// Pods by priority, shape and, where rules couple pods, what the rules read of them; in the order of their first pod.
 fn variants(request: &Request<'_>, builder: &topology::Builder<'_>) -> Vec<Variant> {
-    type Key = (i32, usize, Option<DemandId>, Option<Arc<str>>, bool, Option<Signature>);
+    type Within = Option<Arc<Requirements>>;
+    type Key = (i32, usize, Option<DemandId>, Option<Arc<str>>, Within, bool, Option<Signature>);
     let snapshot = &*request.snapshot;
     let mut shapes = Shapes::default();
     let mut by_key: FastMap<Key, usize> = FastMap::default();
@@ -181,15 +190,16 @@ fn variants(request: &Request<'_>, builder: &topology::Builder<'_>) -> Vec<Varia
     for (id, pending) in snapshot.pods.iter_enumerated() {
         let pod = &pending.pod;
         let demand = snapshot.devices.as_ref().and_then(|devices| devices.demand_of(id));
-        let (waits_for, is_left_out) = (pending.waits_for.clone(), request.is_left_out(id));
-        let shape = shapes.number(&pod.shape);
-        let key = (pod.priority, shape, demand, waits_for.clone(), is_left_out, builder.signature(pod));
+        let (waits_for, stays_within) = (pending.waits_for.clone(), pending.stays_within.clone());
+        let (shape, is_left_out) = (shapes.number(&pod.shape), request.is_left_out(id));
+        let signature = builder.signature(pod);
+        let key = (pod.priority, shape, demand, waits_for.clone(), stays_within.clone(), is_left_out, signature);
         let index = *by_key.entry(key).or_insert(variants.len());
         match variants.get_mut(index) {
             Some(variant) => variant.members.push(id),
             None => {
-                let (shape, priority) = (Arc::clone(&pod.shape), pod.priority);
-                variants.push(Variant { shape, priority, demand, waits_for, is_left_out, members: vec![id] });
+                let (shape, priority, members) = (Arc::clone(&pod.shape), pod.priority, vec![id]);
+                variants.push(Variant { shape, priority, demand, waits_for, stays_within, is_left_out, members });
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::labels;
 use model::{
-    Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, Pod, PodShape, Unsupported, ValueId,
+    Id, IdSet, IdVec, KeyId, LabelSelector, Labels, NamespacedName, Pod, PodShape, Requirements, Unsupported, ValueId,
     collections::{FastMap, NameMap, NameSet},
     pod::{NodeInclusionPolicy, PodAffinityTerm, VolumeRef},
     volume::{AccessMode, VolumeBindingMode},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::snapshot::affinity;
 use crate::snapshot::affinity::untolerated;
-use crate::snapshot::{Excluded, Node, NodeLabels, RunningKind, Snapshot};
+use crate::snapshot::{Excluded, Node, NodeLabels, PendingPod, RunningKind, Snapshot};
 
 /// Namespace and labels of a pod, as far as selectors read them.
 pub(crate) type Signature = (Arc<str>, Labels);
@@ -173,8 +173,11 @@ impl<'s> Builder<'s> {
     }
 
     /// The groups whose rules a pod has to keep.
-    pub(crate) fn own(&mut self, pod: &Pod) -> Result<Owned, Unsupported> {
+    pub(crate) fn own(&mut self, pending: &PendingPod) -> Result<Owned, Unsupported> {
+        let pod = &*pending.pod;
         let shape = &*pod.shape;
+        // Whoever stays in a domain keeps the rules over it.
+        let is_kept = |key: KeyId| pending.stays_within.as_ref().is_some_and(|within| within.contains_key(key));
         let names = &*self.snapshot.interner;
         let mut owned = Owned::default();
         if !self.coupled {
@@ -185,7 +188,7 @@ impl<'s> Builder<'s> {
         let mut keys: Vec<KeyId> = shape.hard_spread().map(|spread| spread.topology_key).collect();
         keys.sort_unstable();
         keys.dedup();
-        for spread in shape.hard_spread() {
+        for spread in shape.hard_spread().filter(|spread| !is_kept(spread.topology_key)) {
             let mut selector = spread.selector.clone();
             // `matchLabelKeys` (KEP-3243): only pods with the same values of these labels count, such as those of one
             // revision.
@@ -209,7 +212,7 @@ impl<'s> Builder<'s> {
             let scope = self.scope(spread.topology_key);
             owned.groups.push(self.group(kind, scope, rule, Some(filter)));
         }
-        for term in &shape.pod_anti_affinity.required {
+        for term in shape.pod_anti_affinity.required.iter().filter(|term| !is_kept(term.topology_key)) {
             self.check_namespaces(term, "anti-affinity")?;
             let (scope, rule) = (self.scope(term.topology_key), Rule::Terms(vec![term.clone()]));
             owned.groups.push(self.group(Kind::AntiAffinity, scope, rule, None));
@@ -235,7 +238,7 @@ impl<'s> Builder<'s> {
         // rule.
         let terms = &shape.pod_affinity.required;
         let mut affinity = Vec::new();
-        for term in terms {
+        for term in terms.iter().filter(|term| !is_kept(term.topology_key)) {
             self.check_namespaces(term, "affinity")?;
             let rule = Rule::Terms(terms.clone());
             let group = self.group(Kind::Affinity, self.scope(term.topology_key), rule, None);
@@ -276,7 +279,8 @@ impl<'s> Builder<'s> {
     }
 
     /// How all groups concern a class of pods like this one; call when all groups are known.
-    pub(crate) fn coupling(&self, pod: &Pod, owned: &Owned, alike: &mut MatchedByLabels) -> Coupling {
+    pub(crate) fn coupling(&self, pending: &PendingPod, owned: &Owned, alike: &mut MatchedByLabels) -> Coupling {
+        let pod = &*pending.pod;
         let mut coupling = Coupling::default();
         let Some(signature) = self.signature(pod) else { return coupling };
         let matches = |key: &GroupKey| self.matches(&key.rule, &pod.name.namespace, &pod.labels, &pod.shape);
@@ -289,6 +293,9 @@ impl<'s> Builder<'s> {
         if !pod.shape.host_ports.is_empty() || !pod.shape.volumes.is_empty() {
             matched.extend(matched_of(|rule| !rule.reads_labels()));
             matched.sort_unstable();
+        }
+        if let Some(within) = &pending.stays_within {
+            matched.retain(|group| !is_over(self.groups[*group].scope, within));
         }
         let owners = || owned.groups.iter().chain(owned.affinity.iter().flatten());
         let mut groups: Vec<GroupId> = matched.iter().chain(owners()).copied().collect();
@@ -428,6 +435,11 @@ impl<'s> Builder<'s> {
         values.sort_by_key(|value| self.snapshot.interner.value_name(*value));
         values
     }
+}
+
+/// Whether domains are values of one of the labels with which a pod stays.
+pub(super) fn is_over(scope: Scope, within: &Requirements) -> bool {
+    matches!(scope, Scope::Label(key) if within.contains_key(key))
 }
 
 impl Filter {

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use api::labels;
 use model::{
-    IdVec, NodeName, Pod, PodShape, Uid,
+    IdVec, NodeName, Pod, PodShape, Requirements, Uid,
     collections::{FastMap, FastSet, NameMap, NameSet},
     pod::PodAffinityTerm,
 };
 
-use super::build::{Builder, GroupKey, Signature};
+use super::build::{Builder, GroupKey, Signature, is_over};
 use super::{DomainId, Group, GroupId, Kind, Place, Rule, Scope, Topology};
 use crate::simulation::compile::daemons;
 use crate::snapshot::pending::{is_ignored, is_of_planned_scheduler, will_be_replaced};
-use crate::snapshot::{Excluded, NodeId, RunningKind, RunningPods, Snapshot};
+use crate::snapshot::{Excluded, NodeId, PendingPod, RunningKind, RunningPods, Snapshot};
 
 /// The groups that count a pod that runs.
 struct Counting {
@@ -52,6 +52,12 @@ impl Counting {
     fn without(&self, is_out: impl Fn(GroupId) -> bool) -> Self {
         let matched = self.matched.iter().copied().filter(|&group| !is_out(group));
         Self { matched: matched.collect(), owned: self.owned.clone() }
+    }
+
+    /// Only groups over the domains in which pods stay.
+    fn over(&self, within: &Requirements, groups: &IdVec<GroupId, Group>) -> Self {
+        let over = |of: &[GroupId]| of.iter().copied().filter(|&group| is_over(groups[group].scope, within)).collect();
+        Self { matched: over(&self.matched), owned: over(&self.owned) }
     }
 
     /// Counts so many pods on a node.
@@ -106,6 +112,7 @@ impl Builder<'_> {
             return;
         }
         let (planned, left): (NameSet<&Uid>, NameSet<&NodeName>) = moving(snapshot).unzip();
+        let staying = staying(snapshot);
         let mut alike = Alike::default();
         // Most kinds of a large cluster are on many nodes.
         let mut known: FastMap<*const RunningKind, Option<Arc<Counting>>> = FastMap::default();
@@ -117,6 +124,14 @@ impl Builder<'_> {
                 for (kind, pods) in RunningPods::from(held).kinds() {
                     if let Some(counting) = alike.counting(self, kind, groups) {
                         counting.count(id, pods, groups);
+                    }
+                }
+                for (within, pods) in node.name.iter().flat_map(|name| staying.get(name)).flatten() {
+                    let there = node.pods.iter().filter(|pod| pods.contains(&pod.uid)).map(Arc::clone);
+                    for (kind, pods) in RunningPods::from(there.collect::<Vec<_>>()).kinds() {
+                        if let Some(counting) = alike.counting(self, kind, groups) {
+                            counting.over(within, groups).count(id, pods, groups);
+                        }
                     }
                 }
                 for (kind, pods) in RunningPods::from(ending).kinds() {
@@ -177,6 +192,20 @@ impl Builder<'_> {
 fn moving(snapshot: &Snapshot) -> impl Iterator<Item = (&Uid, &NodeName)> {
     let pods = snapshot.pods.iter().map(|pending| &pending.pod);
     pods.filter_map(|pod| Some((&pod.uid, pod.node_name.as_ref().or(pod.nominated_node_name.as_ref())?)))
+}
+
+/// By node, by the domains in which they stay: pods that leave the node and do not leave these.
+fn staying(snapshot: &Snapshot) -> NameMap<&NodeName, Vec<(&Requirements, NameSet<&Uid>)>> {
+    let mut staying: NameMap<&NodeName, Vec<(&Requirements, NameSet<&Uid>)>> = NameMap::default();
+    for PendingPod { pod, stays_within, .. } in &snapshot.pods {
+        let (Some(within), Some(node)) = (stays_within, &pod.node_name) else { continue };
+        let of_node = staying.entry(node).or_default();
+        match of_node.iter_mut().find(|(known, _)| *known == &**within) {
+            Some((_, pods)) => drop(pods.insert(&pod.uid)),
+            None => of_node.push((within, [&pod.uid].into_iter().collect())),
+        }
+    }
+    staying
 }
 
 /// By node: the pods that leave it and are planned anew.

@@ -27,6 +27,8 @@ pub(super) struct Ground<'c, 's> {
     /// Machines that go by methods before, and those of them that have drifted, in the order of their commands.
     gone: BTreeSet<NodeId>,
     drifted: Vec<&'s FleetNode>,
+    /// Those of them whose pods stay in their domains.
+    in_domains: BTreeSet<NodeId>,
     /// Nobody who moves goes to these.
     closed: BTreeSet<NodeId>,
     /// What wants a place and has none, by uid, and of each buffer how many pods.
@@ -124,8 +126,9 @@ impl<'c, 's> Ground<'c, 's> {
         // Who has got a place already keeps it, even where nobody else is to come.
         let used: BTreeSet<NodeId> = base.iter().flat_map(|(_, plan)| nodes_of(plan)).collect();
         let closed: BTreeSet<NodeId> = eligible.unquiet.difference(&used).copied().collect();
-        let could_go = eligible.machines.iter().map(|machine| machine.node).collect();
-        let what = What { leaving: gone.clone(), could_go, closed: closed.clone(), ..What::default() };
+        let could_go: BTreeSet<NodeId> = eligible.machines.iter().map(|machine| machine.node).collect();
+        let in_domains = &could_go | &before.in_domains;
+        let what = What { leaving: gone.clone(), could_go, closed: closed.clone(), in_domains, ..What::default() };
         let (asked, movers) = as_if(context, &what);
         let machines = could_go_of(context, eligible, &movers);
         let (settled, mut refused) = base.map(|base| settled(base, &asked)).unwrap_or_default();
@@ -139,6 +142,7 @@ impl<'c, 's> Ground<'c, 's> {
             context,
             gone,
             drifted,
+            in_domains: before.in_domains.clone(),
             closed,
             without_place,
             buffers_without_place: buffers_without_place.unwrap_or_default(),
@@ -261,7 +265,9 @@ pub(super) fn confirm(
     let chosen: BTreeMap<NodeId, usize> =
         sets.iter().flatten().filter_map(|&index| Some((eligible.node(index)?, index))).collect();
     let leaving = ground.gone.iter().chain(chosen.keys()).copied().collect();
-    let mut simulation = Simulation::new(ground.context, &leaving, &ground.closed);
+    let in_domains = ground.in_domains.iter().chain(chosen.keys()).copied().collect();
+    let what = What { leaving, closed: ground.closed.clone(), in_domains, ..What::default() };
+    let mut simulation = Simulation::new(ground.context, &what);
     let reject = |indices: &BTreeSet<usize>, why: &Unconsolidatable| -> Rejected {
         let concerned = sets.iter().filter(|set| set.iter().any(|index| indices.contains(index)));
         let concerned: Vec<Vec<usize>> = concerned.cloned().collect();

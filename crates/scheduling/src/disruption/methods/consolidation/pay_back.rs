@@ -58,7 +58,13 @@ mod tests {
     fn machine(costs: &[i64]) -> FleetNode {
         let of = |cost: &i64| {
             let pod = Arc::new(pod("p"));
-            let pending = PendingPod { pod: Arc::clone(&pod), planned_on: None, devices: None, waits_for: None };
+            let pending = PendingPod {
+                pod: Arc::clone(&pod),
+                planned_on: None,
+                devices: None,
+                waits_for: None,
+                stays_within: None,
+            };
             FleetPod { pod, moves: Moves::As(pending), cost: EvictionCost(*cost), forbidden: None }
         };
         FleetNode {

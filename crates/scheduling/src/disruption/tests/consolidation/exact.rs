@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{TYPES, fixture, machine, planned, priced};
 use crate::disruption::candidates::Context;
 use crate::disruption::plan::{DisruptionPlan, Place};
-use crate::disruption::simulation::Simulation;
+use crate::disruption::simulation::{Simulation, What};
 use crate::plan::MachineId;
 use crate::provisioning::tests::fixture::{Fixture, exactly, gib};
 use crate::snapshot::fleet::{Fleet, FleetNode};
@@ -214,7 +214,7 @@ fn karpenters_best(machines: &[Held]) -> i64 {
     let prefixes = (2..=order.len()).map(|size| order[..size].to_vec());
     let saving = |set: Vec<usize>| {
         let leaving: BTreeSet<NodeId> = set.iter().map(|index| fleet.nodes[*index].node).collect();
-        let simulation = Simulation::new(&context, &leaving, &BTreeSet::new());
+        let simulation = Simulation::new(&context, &What { in_domains: leaving.clone(), leaving, ..What::default() });
         let machines = &simulation.simulated.plan.machines;
         if !simulation.stuck().is_empty() || machines.len() > 1 {
             return 0;
