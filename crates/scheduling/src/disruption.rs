@@ -32,11 +32,12 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use model::{NodePoolName, PriceNanoUsdPerHour};
+use model::{NodeClaimName, NodePoolName, PriceNanoUsdPerHour};
 
 use self::budgets::Allowances;
 use self::candidates::{Candidates, Context};
 use self::methods::consolidation::balanced::{Balanced, Score};
+use self::methods::consolidation::{Consolidated, Earlier};
 use self::methods::{Outcome, consolidation, drift, emptiness, static_drift, terminate_first};
 use self::plan::{Command, CommandScore, DisruptionPlan, FleetPrice};
 use self::reason::NodeReason;
@@ -57,16 +58,29 @@ pub fn plan_disruption(snapshot: &Snapshot) -> DisruptionPlan {
 
 /// [`plan_disruption`] with what earlier plans have left, of whatever snapshots; the plan is the same byte for byte.
 pub fn plan_disruption_with(snapshot: &Snapshot, memory: &mut Memory) -> DisruptionPlan {
+    plan_disruption_after(snapshot, &[], memory)
+}
+
+/// [`plan_disruption_with`], where sets of machines, by their NodeClaims, were asked for a moment ago to save money. As
+/// long as some of these can still go, no others are looked for: a search that is made anew while the cluster changes
+/// finds other sets each time, and none would be asked for twice.
+pub fn plan_disruption_after(
+    snapshot: &Snapshot,
+    asked_for: &[Vec<NodeClaimName>],
+    memory: &mut Memory,
+) -> DisruptionPlan {
     let Some(fleet) = snapshot.fleet.as_deref() else { return DisruptionPlan::default() };
     let context = Context::new(snapshot, fleet);
     let candidates = Candidates::new(&context);
     let mut allowances = Allowances::new(fleet);
     let mut outcome = emptiness::commands(&context, &candidates, &mut allowances);
     outcome.extend(drift::commands(&context, &candidates, &mut allowances, &outcome));
-    let (mut outcome, bound) = consolidation::extend(&context, &candidates, &mut allowances, outcome, &memory.solved);
+    let earlier = Earlier { asked_for, solved: &memory.solved };
+    let Consolidated { mut outcome, bound, is_asked_for } =
+        consolidation::extend(&context, &candidates, &mut allowances, outcome, earlier);
     outcome.extend(terminate_first::commands(&context, &mut allowances, &outcome));
     outcome.extend(static_drift::commands(&context, &candidates, &mut allowances));
-    DisruptionPlan { fleet_bound: bound, ..finish(&context, &candidates, &allowances, outcome) }
+    DisruptionPlan { fleet_bound: bound, is_asked_for, ..finish(&context, &candidates, &allowances, outcome) }
 }
 
 fn finish(
@@ -91,6 +105,7 @@ fn finish(
         fleet_price: FleetPrice { after: PriceNanoUsdPerHour(before.before.0.saturating_sub(saving.0)), ..before },
         pools: allowances.told(),
         fleet_bound: None,
+        is_asked_for: false,
         scores: scores(context, &commands),
         commands,
         node_reasons,

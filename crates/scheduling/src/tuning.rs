@@ -402,6 +402,10 @@ pub(crate) const TRIMMING_TRIALS: usize = 2 * LARGEST_PREFIX;
 /// is confirmed goes. Each costs a search and a plan of the pods that move.
 pub(crate) const CONSOLIDATION_ROUNDS: usize = 6;
 
+/// Plans of what was asked for before, each with less of it, until one holds or a search is made. Each costs a plan of
+/// the pods that move; what does not hold is mostly left out after the first.
+pub(crate) const STILL_HOLDS_TRIALS: usize = 6;
+
 /// How many times the machines of a command that does not hold a set has to have so that the rest of it is planned
 /// again without a new search.
 pub(crate) const LARGE_FOR_A_COMMAND: usize = 4;

@@ -429,6 +429,12 @@ pub(crate) fn machine_of(snapshot: &Snapshot, node: NodeId) -> Result<MachineKey
     Ok(MachineKey(number.with_context(|| format!("{} is no machine of the simulation", node.display_name()))?))
 }
 
+/// The NodeClaim of one of our machines, if it is there.
+pub(crate) fn claim_of(snapshot: &Snapshot, machine: MachineKey) -> Option<NodeClaimName> {
+    let name = format!("node-{}", machine.0);
+    snapshot.nodes.iter().find(|node| node.display_name() == name)?.node_claim.clone()
+}
+
 /// The pod of a snapshot.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Disruption: machines go that are broken or empty, have drifted, or could be fewer or cheaper, and others take their
 //! place first.
 //!
-//! What goes is decided by [`scheduling::disruption::plan_disruption_with`], a pure function. A command of its plan is
+//! What goes is decided by [`scheduling::disruption::plan_disruption_after`], a pure function. A command of its plan is
 //! proposed (`proposals`), begins (`start`), waits for its replacements (`progress`), and ends or is rolled back. All
 //! that has begun is written down on the NodeClaims ([`cluster::node_claim::command`]), and every look reads it from
 //! there (`view`), so the next leader goes on with it or takes it back. In which order things are written is in
@@ -13,7 +13,7 @@
 //! Failpoints: one before each write, see [`writes::Write::failpoint`]; `disruption.after-deadline`, between the two
 //! parts of a deletion whose drain is bounded; `disruption.started`, `disruption.finished`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use api::{NodeClaim, NodePool};
 use cluster::device_prices;
 use cluster::node_claim::command::Note;
 use cluster::node_repair::Repair;
-use model::{DurationMs, NodeClaimName, NodePoolName, Timestamp};
+use model::{DurationMs, NodeClaimName, NodePoolName, Timestamp, Uid};
 use parking_lot::Mutex;
 use scheduling::disruption::plan::{Command, TerminateFirst};
-use scheduling::disruption::{self, plan_disruption_with};
+use scheduling::disruption::{self, plan_disruption_after};
 use scheduling::snapshot::Snapshot;
 use scheduling::snapshot::fleet::Reason;
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ use crate::world::context::Context;
 use crate::world::disrupted::{Disrupted, count_unhealthy};
 use crate::world::fleet_looks::FleetLooks;
 use crate::world::planned_pods;
-use crate::world::store::{Kind, State};
+use crate::world::store::{Kind, State, Stored};
 use crate::world::successors;
 use crate::world::termination;
 
@@ -273,10 +273,11 @@ impl Disruption {
             return POLL;
         }
         let solved = Arc::clone(&memory.plans);
+        let asked_for = named(&context.store.read(), &memory.proposals.to_save_money(now));
         let plan = move |snapshot: &Snapshot| {
             // Taken out for the plan: what a panic leaves is not used again.
             let mut remembered = std::mem::take(&mut *solved.lock());
-            let plan = plan_disruption_with(snapshot, &mut remembered);
+            let plan = plan_disruption_after(snapshot, &asked_for, &mut remembered);
             *solved.lock() = remembered;
             plan
         };
@@ -288,7 +289,10 @@ impl Disruption {
         memory.planned_at = Some(Instant::now());
         self.metrics.planned(&planned.found, planned.took);
         self.metrics.stranded(&device_prices::stranded(&planned.snapshot), &planned.snapshot);
-        report::blocked(context, &planned);
+        // Why others stay was found out by the plan that has asked for what goes.
+        if !planned.found.is_asked_for {
+            report::blocked(context, &planned);
+        }
         // Machines of static NodePools are only kept with their gate.
         let is_static_on = context.options.feature_gates.static_capacity;
         let commands = planned.found.commands.iter().enumerate();
@@ -412,6 +416,17 @@ impl Disruption {
             Err(failure) => error!(error = in_words(&failure), "could not {what} a disruption command"),
         }
     }
+}
+
+/// The NodeClaims with these uids, of sets of which all are there.
+fn named(state: &State, sets: &[Vec<Uid>]) -> Vec<Vec<NodeClaimName>> {
+    if sets.is_empty() {
+        return Vec::new();
+    }
+    let names: BTreeMap<Uid, NodeClaimName> =
+        state.node_claims.values().map(|claim| (claim::uid(claim), claim.key())).collect();
+    let named = |set: &Vec<Uid>| set.iter().map(|uid| names.get(uid).cloned()).collect();
+    sets.iter().filter_map(named).collect()
 }
 
 fn key(planned: &Planned, command: &Command) -> Key {

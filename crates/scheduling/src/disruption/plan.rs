@@ -31,6 +31,9 @@ pub struct DisruptionPlan {
     /// linear relaxation. `None` if no machine could go to save something, while pods wait for machines of their own,
     /// and where nodes cost something besides their machines.
     pub fleet_bound: Option<PriceNanoUsdPerHour>,
+    /// Whether all that goes to save money was asked for before, so that nothing was looked for beside it: why others
+    /// stay was not found out, nor a bound.
+    pub is_asked_for: bool,
     /// The simulation behind commands with pods that move; `None` if there are none.
     pub simulated: Option<Arc<Simulated>>,
 }

@@ -1,16 +1,16 @@
 //! What the planner decides, as the controller carries it out: a command begins once a plan fifteen seconds later still
-//! asks for it.
+//! asks for it, and what was asked for is looked at first.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use model::Timestamp;
+use model::{NodeClaimName, Timestamp};
 use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan, Place};
-use scheduling::disruption::plan_disruption;
+use scheduling::disruption::{Memory, plan_disruption_after};
 
 use super::{Decision, Destination, Look, PROPOSED_FOR};
-use crate::world::{MachineKey, World, machine_of, pod_of, wanted};
+use crate::world::{MachineKey, World, claim_of, machine_of, pod_of, wanted};
 
 /// What was asked for, since when.
 #[derive(Debug, Default)]
@@ -21,9 +21,13 @@ pub struct Ours {
 impl Ours {
     pub(super) fn look(&mut self, world: &mut World, now: Timestamp) -> Result<Look> {
         let snapshot = world.snapshot(now, true)?;
-        let plan = plan_disruption(&snapshot);
-        let mut look = Look::default();
         let mut before = std::mem::take(&mut self.proposed);
+        let asked_for: Vec<Vec<NodeClaimName>> = before
+            .keys()
+            .filter_map(|going| going.iter().map(|machine| claim_of(&snapshot, *machine)).collect())
+            .collect();
+        let plan = plan_disruption_after(&snapshot, &asked_for, &mut Memory::default());
+        let mut look = Look::default();
         for command in &plan.commands {
             let decision = decision(world, &snapshot, &plan, command)?;
             let since = before.remove(&decision.going).unwrap_or(now);

@@ -354,16 +354,10 @@ impl DisruptionMetrics {
     /// A plan was made.
     pub(crate) fn planned(&self, plan: &DisruptionPlan, took: Duration) {
         self.fleet_price.set(plan.fleet_price.before.dollars());
-        self.fleet_price_bound.set(plan.fleet_bound.unwrap_or_default().dollars());
         let labels = EvaluationLabels { reason: "all".to_owned(), consolidation_type: String::new() };
         self.evaluation_duration_seconds.get_or_create(&labels).observe(seconds(took));
-        self.rejected(plan);
-        let mut eligible: BTreeMap<Reason, i64> = REASONS.into_iter().map(|reason| (reason, 0)).collect();
-        for reason in plan.node_reasons.iter().filter_map(|(_, reason)| would_go(plan, reason)) {
-            *eligible.entry(reason).or_default() += 1;
-        }
-        for (reason, count) in eligible {
-            self.eligible_nodes.get_or_create(&ReasonLabels { reason: label(reason) }).set(count);
+        if !plan.is_asked_for {
+            self.searched(plan);
         }
         // A NodePool that is gone is shown no more.
         self.allowed_disruptions.clear();
@@ -378,6 +372,19 @@ impl DisruptionMetrics {
                 self.allowed_disruptions.get_or_create(&labels).set(allowed);
                 self.nodes_consuming_budgets.get_or_create(&labels).set(consumed);
             }
+        }
+    }
+
+    /// What a plan has found out about all machines.
+    fn searched(&self, plan: &DisruptionPlan) {
+        self.fleet_price_bound.set(plan.fleet_bound.unwrap_or_default().dollars());
+        self.rejected(plan);
+        let mut eligible: BTreeMap<Reason, i64> = REASONS.into_iter().map(|reason| (reason, 0)).collect();
+        for reason in plan.node_reasons.iter().filter_map(|(_, reason)| would_go(plan, reason)) {
+            *eligible.entry(reason).or_default() += 1;
+        }
+        for (reason, count) in eligible {
+            self.eligible_nodes.get_or_create(&ReasonLabels { reason: label(reason) }).set(count);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Commands that a plan has asked for and that have not begun.
 //!
 //! What is planned because machines could be used better is only done if a plan some time later asks for it still: pods
-//! come and go, and who removes a machine at the first moment launches the next one a moment later. Nobody waits for
-//! one proposal: others are made and begun meanwhile.
+//! come and go, and who removes a machine at the first moment launches the next one a moment later. What was proposed to
+//! save money is all that is looked at for that meanwhile, as long as some of it holds; nobody else waits for it.
 //!
 //! Differs: `disruption-pause`. What was rolled back is not begun again for a while, longer after each time: a machine
 //! whose replacement does not come would have one launched all the time otherwise.
@@ -14,6 +14,9 @@ use scheduling::snapshot::fleet::Reason;
 
 /// How long a command is only proposed. Karpenter's `validationTTL`, which there is a sleep.
 pub(crate) const PROPOSED_FOR: DurationMs = DurationMs::from_seconds(15);
+
+/// How long what is due stands before others are looked for: what cannot begin does not keep everybody waiting.
+const STANDS_FOR: DurationMs = DurationMs::from_seconds(30);
 
 /// How long what was rolled back is not begun again; twice as long after the next time.
 const PAUSE: DurationMs = DurationMs::from_seconds(60);
@@ -67,14 +70,35 @@ pub(crate) struct Update {
 }
 
 impl Proposals {
-    /// Takes a plan's commands. What they do not have is not proposed any more.
+    /// What was proposed lately to save money and may begin: the NodeClaims that would go, by command.
+    pub(crate) fn to_save_money(&self, now: Timestamp) -> Vec<Vec<Uid>> {
+        let is_lately = |since: &Timestamp| {
+            now.since(*since) <= DurationMs(PROPOSED_FOR.0 + STANDS_FOR.0) && since.since(now) <= PROPOSED_FOR
+        };
+        let is_paused = |uid: &Uid| self.paused.get(uid).is_some_and(|pause| pause.until > now);
+        let may_begin = |(key, since): &(&Key, &Timestamp)| {
+            key.reason == Reason::Underutilized && is_lately(since) && !key.going.iter().any(is_paused)
+        };
+        self.since.iter().filter(may_begin).map(|(key, _)| key.going.clone()).collect()
+    }
+
+    /// Takes a plan's commands. What they do not have is not proposed any more. Machines of several proposals may be in
+    /// one command by now, or the other way around.
     pub(crate) fn update(&mut self, commands: &[Key], now: Timestamp) -> Update {
         self.forget_old_pauses(now);
         let mut before = std::mem::take(&mut self.since);
+        let going = |(key, since): (&Key, &Timestamp)| -> Vec<((Reason, Uid), Timestamp)> {
+            key.going.iter().map(|uid| ((key.reason, uid.clone()), *since)).collect()
+        };
+        let known: BTreeMap<(Reason, Uid), Timestamp> = before.iter().flat_map(going).collect();
         let mut update = Update::default();
         for (position, key) in commands.iter().enumerate() {
+            before.remove(key);
+            let of_machine = |uid: &Uid| known.get(&(key.reason, uid.clone())).copied();
+            let since =
+                key.going.iter().map(of_machine).try_fold(Timestamp(i64::MIN), |last, since| Some(last.max(since?)));
             // A clock that was set back makes no proposal wait for what it was ahead.
-            let since = before.remove(key).unwrap_or(now).min(now);
+            let since = since.filter(|_| !key.going.is_empty()).unwrap_or(now).min(now);
             let paused_until = key.going.iter().filter_map(|uid| self.paused.get(uid)).map(|pause| pause.until).max();
             let at = since.saturating_add(key.proposed_for()).max(paused_until.unwrap_or(since));
             if at <= now {
@@ -201,6 +225,33 @@ mod tests {
             assert!(since(0).is_some_and(|seconds| seconds <= 15), "set by {jump} s: {:?}", since(0));
             assert!(since(1).is_some_and(|seconds| seconds <= 600), "set by {jump} s: {:?}", since(1));
         }
+    }
+
+    #[test]
+    fn machines_of_several_proposals_may_come_together_and_part() {
+        let mut proposals = Proposals::default();
+        let of = |going: &[&str]| Key { reason: Reason::Empty, going: going.iter().map(|uid| (*uid).into()).collect() };
+        proposals.update(&[of(&["a", "b"]), of(&["c"])], at(0));
+        assert_eq!(proposals.update(&[of(&["a"]), of(&["b", "c"])], at(5)).next, Some(at(15)));
+        // One that was not proposed lets the others wait.
+        let update = proposals.update(&[of(&["a"]), of(&["b", "c", "d"])], at(15));
+        assert_eq!((update.due, update.next), (vec![0], Some(at(30))));
+    }
+
+    #[test]
+    fn what_was_proposed_lately_to_save_money_is_looked_at_again_but_for_what_is_paused() {
+        let mut proposals = Proposals::default();
+        let [a, b] = ["a", "b"].map(|claim| key(Reason::Underutilized, claim));
+        proposals.update(&[a, b, key(Reason::Empty, "c"), key(Reason::Drifted, "d")], at(0));
+        let asked_for = |proposals: &Proposals, seconds: i64| -> Vec<String> {
+            proposals.to_save_money(at(seconds)).concat().iter().map(|uid| uid.as_str().to_owned()).collect()
+        };
+        assert_eq!(asked_for(&proposals, 10), ["a", "b"]);
+        proposals.rolled_back(["b".into()], at(10));
+        assert_eq!(asked_for(&proposals, 20), ["a"]);
+        // It could not begin for some reason, and others wait. So it is by a clock that was set back by an hour.
+        assert_eq!(asked_for(&proposals, 46), [""; 0]);
+        assert_eq!(asked_for(&proposals, -3_600), [""; 0]);
     }
 
     #[test]

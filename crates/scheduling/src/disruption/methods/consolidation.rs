@@ -1,7 +1,7 @@
 //! Machines whose pods fit on less: removed, or replaced by what costs less than all of them together.
 //!
 //! 1. `eligible`: which machines may go for that reason, and why each of the others stays.
-//! 2. [`search`] proposes sets of machines.
+//! 2. [`search`] proposes sets of machines, unless some that were asked for a moment ago still hold.
 //! 3. `confirm`: all sets together are planned by provisioning, beside what methods before have decided. What does not
 //!    hold then, or is against a rule (`rules`), is not proposed again, and the search is made anew, up to a bound. So
 //!    each command is one that provisioning's rules have made, and the search may pass over some of them.
@@ -19,7 +19,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use model::PriceNanoUsdPerHour;
+use model::{NodeClaimName, PriceNanoUsdPerHour};
 
 use self::confirm::{Confirmed, Ground, Rejected, confirm};
 use self::eligible::Eligible;
@@ -32,9 +32,27 @@ use crate::disruption::search::{self, Certificate, CouldGo, Found, Question, Sea
 use crate::plan::Verdict;
 use crate::snapshot::NodeId;
 use crate::snapshot::fleet::Reason;
-use crate::tuning::{CONSOLIDATION_ROUNDS, PARTIAL_PROPOSALS, SMALL_FLEET};
+use crate::tuning::{CONSOLIDATION_ROUNDS, PARTIAL_PROPOSALS, SMALL_FLEET, STILL_HOLDS_TRIALS};
 
 const REASON: Reason = Reason::Underutilized;
+
+/// What plans before have left.
+#[derive(Clone, Copy)]
+pub(crate) struct Earlier<'e> {
+    /// Sets of machines that were asked for.
+    pub(crate) asked_for: &'e [Vec<NodeClaimName>],
+    /// Relaxations that were solved.
+    pub(crate) solved: &'e search::Memory,
+}
+
+/// What comes of consolidation.
+pub(crate) struct Consolidated {
+    pub(crate) outcome: Outcome,
+    /// What the fleet costs at least, if that was found out.
+    pub(crate) bound: Option<PriceNanoUsdPerHour>,
+    /// Whether only what was asked for before was looked at.
+    pub(crate) is_asked_for: bool,
+}
 
 /// What consolidation makes of what methods before have decided: all commands, theirs with the places that their pods
 /// have beside its own.
@@ -43,14 +61,22 @@ pub(crate) fn extend(
     candidates: &Candidates,
     allowances: &mut Allowances<'_>,
     before: Outcome,
-    solved: &search::Memory,
-) -> (Outcome, Option<PriceNanoUsdPerHour>) {
+    earlier: Earlier<'_>,
+) -> Consolidated {
     let eligible = Eligible::new(context, candidates, &before);
     if eligible.machines.is_empty() {
-        return (merged(before, None, eligible.stays.clone(), &eligible), None);
+        let outcome = merged(before, None, eligible.stays.clone(), &eligible);
+        return Consolidated { outcome, bound: None, is_asked_for: false };
     }
     let ground = Ground::new(context, &before, &eligible);
     let rules = Rules::new(context, &eligible);
+    let earlier_sets = asked_for(context, &eligible, earlier.asked_for);
+    let grounds = Grounds { ground: &ground, eligible: &eligible, rules: &rules, allowances: &*allowances };
+    if let Some(confirmed) = still_holds(&grounds, &earlier_sets) {
+        take(allowances, &eligible, &confirmed);
+        let outcome = merged(before, Some(confirmed), eligible.stays.clone(), &eligible);
+        return Consolidated { outcome, bound: None, is_asked_for: true };
+    }
     let question = Question {
         snapshot: &ground.asked,
         machines: &ground.machines,
@@ -58,23 +84,94 @@ pub(crate) fn extend(
         refused: &ground.refused,
         launched_anyway: ground.cost,
         allowed: eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect(),
-        solved,
+        solved: earlier.solved,
         allows: &|set, saving, launched| rules.forbids(set, saving, launched).is_none(),
     };
-    let grounds = Grounds { ground: &ground, eligible: &eligible, rules: &rules, allowances: &*allowances };
+    let grounds = Grounds { allowances: &*allowances, ..grounds };
     let Decided { confirmed, found, rejected, bound } = search::search(&question, |search| decide(search, &grounds));
     let bound = ground.fleet_bound(&eligible, bound);
     // What is left of budgets is what the reasons of the others tell of.
-    for index in confirmed.iter().flat_map(|confirmed| &confirmed.sets).flatten() {
-        if let Some(pool) = eligible.pool_of(*index) {
-            // The search has kept to what is left.
-            let _ = allowances.take(pool, REASON);
-        }
+    if let Some(confirmed) = &confirmed {
+        take(allowances, &eligible, confirmed);
     }
     let told = Told { eligible: &eligible, machines: &ground.machines, rules: &rules, allowances, rejected: &rejected };
     let mut stays = eligible.stays.clone();
     stays.extend(found.certificates.iter().filter_map(|(&index, certificate)| told.reason(index, certificate)));
-    (merged(before, confirmed, stays, &eligible), bound)
+    Consolidated { outcome: merged(before, confirmed, stays, &eligible), bound, is_asked_for: false }
+}
+
+/// Takes what goes from the budgets, to which it has kept.
+fn take(allowances: &mut Allowances<'_>, eligible: &Eligible<'_>, confirmed: &Confirmed) {
+    for pool in confirmed.sets.iter().flatten().filter_map(|index| eligible.pool_of(*index)) {
+        let _ = allowances.take(pool, REASON);
+    }
+}
+
+/// The sets of what was asked for whose machines may all go, by position.
+fn asked_for(context: &Context<'_>, eligible: &Eligible<'_>, asked_for: &[Vec<NodeClaimName>]) -> Vec<Vec<usize>> {
+    if asked_for.is_empty() {
+        return Vec::new();
+    }
+    let claim = |node: NodeId| context.snapshot.nodes.try_get(node)?.node_claim.as_ref();
+    let machines = eligible.machines.iter().enumerate();
+    let index_of: BTreeMap<&NodeClaimName, usize> =
+        machines.filter_map(|(index, machine)| Some((claim(machine.node)?, index))).collect();
+    let indices = |set: &Vec<NodeClaimName>| -> Option<Vec<usize>> {
+        let mut indices: Vec<usize> = set.iter().map(|name| index_of.get(name).copied()).collect::<Option<_>>()?;
+        indices.sort_unstable();
+        Some(indices)
+    };
+    asked_for.iter().filter_map(indices).collect()
+}
+
+/// As much as still holds of sets that were asked for.
+fn still_holds(grounds: &Grounds<'_>, asked_for: &[Vec<usize>]) -> Option<Confirmed> {
+    let Grounds { ground, eligible, rules, allowances } = grounds;
+    let mut budgets = Budgets::new(&ground.machines, |index| allowances.left(eligible.pool_of(index)?, REASON));
+    let mut sets: Vec<Vec<usize>> = asked_for.iter().filter(|set| budgets.take_all(set)).cloned().collect();
+    for _ in 0..STILL_HOLDS_TRIALS {
+        if sets.is_empty() {
+            break;
+        }
+        match confirm(ground, eligible, rules, &sets) {
+            Ok(confirmed) => return Some(confirmed),
+            Err(why) => sets = why.rest(&sets),
+        }
+    }
+    None
+}
+
+/// What is left of budgets while machines are chosen.
+struct Budgets<'m, L> {
+    machines: &'m [CouldGo],
+    /// How many more of a machine's NodePool may go at first.
+    left: L,
+    taken: BTreeMap<usize, u32>,
+}
+
+impl<'m, L: Fn(usize) -> Option<u32>> Budgets<'m, L> {
+    fn new(machines: &'m [CouldGo], left: L) -> Self {
+        Self { machines, left, taken: BTreeMap::new() }
+    }
+
+    /// Takes a machine's part, if anything is left.
+    fn take(&mut self, index: usize) -> bool {
+        let Some(machine) = self.machines.get(index) else { return false };
+        let taken = self.taken.entry(machine.pool).or_default();
+        let may_go = (self.left)(index).is_none_or(|left| *taken < left);
+        *taken += u32::from(may_go);
+        may_go
+    }
+
+    /// Takes the parts of all of a set, or of none.
+    fn take_all(&mut self, set: &[usize]) -> bool {
+        let before = self.taken.clone();
+        let may_go = set.iter().all(|index| self.take(*index));
+        if !may_go {
+            self.taken = before;
+        }
+        may_go
+    }
 }
 
 /// By what it is decided what goes.
@@ -153,15 +250,9 @@ fn karpenters_sets(machines: &[CouldGo], left: impl Fn(usize) -> Option<u32>) ->
     if machines.len() > SMALL_FLEET {
         return Vec::new();
     }
-    let mut taken: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut budgets = Budgets::new(machines, left);
     let mut order = search::by_saving_per_disruption(machines);
-    order.retain(|&index| {
-        let Some(machine) = machines.get(index) else { return false };
-        let taken = taken.entry(machine.pool).or_default();
-        let may_go = left(index).is_none_or(|left| *taken < left);
-        *taken += u32::from(may_go);
-        may_go
-    });
+    order.retain(|&index| budgets.take(index));
     let alone = order.iter().map(|&index| vec![index]);
     let prefixes = (2..=order.len()).filter_map(|size| order.get(..size)).map(|prefix| {
         let mut prefix = prefix.to_vec();

@@ -1,5 +1,6 @@
 //! Consolidation: each rule on a fleet of its own, and small random fleets against all that could be done.
 
+mod asked_for;
 mod domains;
 mod exact;
 mod extremes;
