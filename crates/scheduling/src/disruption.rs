@@ -22,7 +22,7 @@
 mod budgets;
 mod candidates;
 pub mod deletion_order;
-mod domains;
+pub mod domains;
 mod methods;
 pub mod plan;
 pub mod reason;

@@ -22,7 +22,7 @@ use api::{NodeClaim, NodePool};
 use cluster::device_prices;
 use cluster::node_claim::command::Note;
 use cluster::node_repair::Repair;
-use model::{DurationMs, NodeClaimName, NodePoolName, Timestamp, Uid};
+use model::{DurationMs, NodeClaimName, NodePoolName, Pod, Timestamp, Uid};
 use parking_lot::Mutex;
 use scheduling::disruption::plan::{Command, TerminateFirst};
 use scheduling::disruption::{self, plan_disruption_after};
@@ -50,6 +50,7 @@ use planning::Planned;
 use progress::{Shown, Step, Why};
 use proposals::{Key, Proposals};
 use start::{Beginning, Begun};
+use turns::{Leaving, Turns};
 use writes::Write;
 
 mod carry_out;
@@ -59,6 +60,7 @@ mod progress;
 mod proposals;
 mod report;
 mod start;
+mod turns;
 mod view;
 mod writes;
 
@@ -117,6 +119,7 @@ struct Memory {
     /// The NodeClaims whose machines were broken at the last look: time alone breaks a machine whose condition is
     /// tolerated for a while.
     broken: BTreeSet<NodeClaimName>,
+    turns: Turns,
 }
 
 impl Disruption {
@@ -162,7 +165,10 @@ impl Disruption {
         let now = self.context.clock.now();
         let state = self.context.store.snapshot();
         let commands = view::commands(&state, &self.context.assignments, now);
-        self.context.successors.keep_only(&commands.shown.iter().map(|shown| shown.note.id.as_str()).collect());
+        let ids = commands.shown.iter().map(|shown| shown.note.id.as_str()).collect();
+        self.context.successors.keep_only(&ids);
+        memory.turns.keep_only(&ids);
+        let mut leaving = Leaving::now(&state, &self.context.successors, &self.context.assignments, now);
         for (name, problem) in &commands.broken {
             warn!(node_claim = %name, error = %problem, "could not read the note of a disruption command, removing the note");
             report::broken(&self.context, &state, name, &problem.to_string());
@@ -172,18 +178,20 @@ impl Disruption {
         let longest = start::longest_time_limit(self.context.options.replacement_timeout);
         for shown in &commands.shown {
             self.beat.busy();
-            self.step(shown, &state, progress::next(shown, longest, now), memory).await;
+            self.step(shown, &state, progress::next(shown, longest, now), (memory, &mut leaving)).await;
         }
     }
 
-    async fn step(&self, shown: &Shown, state: &State, step: Step, memory: &mut Memory) {
+    async fn step(&self, shown: &Shown, state: &State, step: Step, (memory, leaving): (&mut Memory, &mut Leaving)) {
         let job = Job { note: Some(&shown.note), looked: state, launches: &[] };
         match step {
             Step::Nothing => {}
             Step::Wait => report::waiting(&self.context, state, &shown.replacements),
             Step::Finish => {
-                self.expect_successors(shown, state);
-                self.log(self.finish(shown, job).await, "finish");
+                if memory.turns.begins(&shown.note.id, self.context.clock.now()) {
+                    self.expect_successors(shown, state);
+                }
+                self.log(self.finish(shown, job, (&mut memory.turns, leaving)).await, "finish");
             }
             Step::Release => {
                 self.log(carry_out::all(&self.context, job, &writes::release(shown)).await, "release");
@@ -202,17 +210,38 @@ impl Disruption {
             let claim = state.node_claims.get(&it.name);
             let planned = planned_pods::decode(claim.and_then(|claim| claim.metadata.annotations.as_ref()));
             let pods = planned.into_iter().filter_map(|uid| state.pod_by_uid(&uid).map(Arc::clone));
-            pods.filter(|pod| pod.node_name.is_some()).map(|pod| (pod, it.name.clone())).collect::<Vec<_>>()
+            // Whose successor has come already is not waited for.
+            let stays = |pod: &Arc<Pod>| pod.node_name.is_some() && pod.deletion_timestamp.is_none();
+            pods.filter(stays).map(|pod| (pod, it.name.clone())).collect::<Vec<_>>()
         });
         self.context.successors.expect(&shown.note.id, of_replacements, self.context.clock.now());
     }
 
-    async fn finish(&self, shown: &Shown, job: Job<'_>) -> anyhow::Result<()> {
+    /// Deletes the machines whose turn it is, and lets go of the replacements after the last.
+    async fn finish(
+        &self,
+        shown: &Shown,
+        job: Job<'_>,
+        (turns, leaving): (&mut Turns, &mut Leaving),
+    ) -> anyhow::Result<()> {
+        let now = self.context.clock.now();
+        let is_over = turns.is_over(&shown.note.id, now);
+        let mut is_waited_for = false;
         for write in writes::finish(shown) {
             let claim = match &write {
                 Write::Delete(name) => job.looked.node_claims.get(name),
+                // They take part in the command as long as machines wait for their turn.
+                _ if is_waited_for => break,
                 _ => None,
             };
+            if let Some(claim) = claim {
+                if !is_over && !leaving.let_go(job.looked, claim) {
+                    is_waited_for = true;
+                    continue;
+                }
+                leaving.add(job.looked, claim);
+                turns.went(&shown.note.id, now);
+            }
             let disrupted = claim.map(|claim| disrupted(job.looked, claim, &shown.note));
             carry_out::all(&self.context, job, std::slice::from_ref(&write)).await?;
             if let (Some(claim), Some(disrupted)) = (claim, disrupted) {
@@ -221,7 +250,9 @@ impl Disruption {
                 self.tell_end(job.looked, claim, &shown.note);
             }
         }
-        failpoints::hit("disruption.finished");
+        if !is_waited_for {
+            failpoints::hit("disruption.finished");
+        }
         Ok(())
     }
 

@@ -150,6 +150,14 @@ impl Successors {
         Some(taken.place)
     }
 
+    /// The controllers of pods that have begun to leave and whose successors have not come.
+    pub(crate) fn awaited(&self, now: Timestamp) -> BTreeSet<Uid> {
+        let inner = self.inner.lock();
+        let is_awaited = |it: &Expected| it.left.is_some() && it.until > now;
+        let owners = inner.expected.iter().filter(|(_, of_owner)| of_owner.iter().any(is_awaited));
+        owners.map(|(owner, _)| owner.clone()).collect()
+    }
+
     /// What planners are to know now.
     ///
     /// To be asked after the state of the store was taken: a successor that has come by then and is not in the state

@@ -32,14 +32,16 @@ pub(super) struct Homes(NameMap<Uid, Arc<Requirements>>);
 impl Homes {
     /// For all pods of the fleet that would have to move.
     pub(super) fn new(snapshot: &Snapshot, fleet: &Fleet) -> Self {
-        let hostname = snapshot.interner.find_key(api::labels::HOSTNAME);
         let mut coupled: FastMap<*const PodShape, bool> = FastMap::default();
         let mut movers: Vec<(&PendingPod, NodeId)> = Vec::new();
         for machine in &fleet.nodes {
             for pod in &machine.pods {
                 let Moves::As(pending) = &pod.moves else { continue };
                 let shape = &pending.pod.shape;
-                if *coupled.entry(Arc::as_ptr(shape)).or_insert_with(|| has_domains(shape, hostname)) {
+                if *coupled
+                    .entry(Arc::as_ptr(shape))
+                    .or_insert_with(|| coupled_over(shape, &snapshot.interner).next().is_some())
+                {
                     movers.push((pending, machine.node));
                 }
             }
@@ -73,11 +75,12 @@ impl Homes {
     }
 }
 
-/// Whether a rule of its own couples a pod with others that are in the same zone, or what else is larger than a host.
-fn has_domains(shape: &PodShape, hostname: Option<KeyId>) -> bool {
+/// The labels over whose domains a pod's own rules couple it with others, but for that of the host.
+pub fn coupled_over(shape: &PodShape, names: &Interner) -> impl Iterator<Item = KeyId> {
+    let hostname = names.find_key(api::labels::HOSTNAME);
     let of_terms = shape.pod_affinity.required.iter().chain(&shape.pod_anti_affinity.required);
-    let mut keys = shape.hard_spread().map(|spread| spread.topology_key).chain(of_terms.map(|term| term.topology_key));
-    keys.any(|key| Some(key) != hostname)
+    let keys = shape.hard_spread().map(|spread| spread.topology_key).chain(of_terms.map(|term| term.topology_key));
+    keys.filter(move |key| Some(*key) != hostname)
 }
 
 /// A snapshot in which one pod of each kind waits beside all that run, and the kind of each mover.
