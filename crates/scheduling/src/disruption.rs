@@ -14,7 +14,8 @@
 //!    replacement has no room beside them; `static_drift` replaces machines of static NodePools, about which pods do
 //!    not decide.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
-//!    where pods that wait would, by every rule that these keep; `domains` says which of them stay in their zones.
+//!    where pods that wait would, by every rule that these keep; [`homes`](crate::simulation::homes) are the zones in
+//!    which some of them stay.
 //!
 //! All commands of a plan come from one simulation, but for those that terminate first, so they are disjoint in the
 //! nodes that they take and in the room that they use, and any number of them may be under way at once.
@@ -22,7 +23,6 @@
 mod budgets;
 mod candidates;
 pub mod deletion_order;
-pub mod domains;
 mod methods;
 pub mod plan;
 pub mod reason;

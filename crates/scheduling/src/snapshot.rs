@@ -19,6 +19,7 @@ use crate::{
 };
 
 pub(crate) mod affinity;
+pub mod coupling;
 pub mod daemons;
 pub mod eviction;
 pub mod expiration;

@@ -402,9 +402,9 @@ pub(crate) const TRIMMING_TRIALS: usize = 2 * LARGEST_PREFIX;
 /// is confirmed goes. Each costs a search and a plan of the pods that move.
 pub(crate) const CONSOLIDATION_ROUNDS: usize = 6;
 
-/// A command that launches several machines saves at least one part in so many of what goes. Where any saving paid, 30
-/// deployments of Karpenter's performance suite were shared out anew again and again, 20 to 130 pods at a time, for less
-/// than what was then launched for the one pod in twenty that found no room.
+/// A command that launches several machines saves at least one part in so many of what goes. Where any saving paid,
+/// 30 deployments of Karpenter's performance suite were shared out anew again and again, 20 to 130 pods at a time, for
+/// less than what was then launched for the one pod in twenty that found no room.
 pub(crate) const REGROUPING_SAVES: i128 = 20;
 
 /// Plans of what was asked for before, each with less of it, until one holds or a search is made. Each costs a plan of

@@ -2,9 +2,10 @@
 //! their controllers make new ones, which know nothing of that.
 //!
 //! A new pod of the same controller that asks for the same takes over the place of the first that has begun to leave:
-//! what rules between pods let come there now is what has left. It waits for that machine then as if a plan had put it there, so the hand-over nominates it and no other plan gives its room
-//! away. Until then planners know the places as well: a pod that is still there will go to its place, and one that is
-//! gone counts as running there until its successor comes. All of this is a wish, and forgotten after a while.
+//! what rules between pods let come there now is what has left. It waits for that machine then as if a plan had put it
+//! there, so the hand-over nominates it and no other plan gives its room away. Until then planners know the places as
+//! well: a pod that is still there will go to its place, and one that is gone counts as running there until its
+//! successor comes. All of this is a wish, and forgotten after a while.
 //!
 //! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
 //! they were launched for have begun to go.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use model::pod::SchedulingState;
 use model::{IdVec, NamespacedName, NodeClaimName, NodePoolName, Timestamp};
 
-use super::domains::Homes;
 use super::reason::{Block, NodeReason};
 use crate::plan::Plan;
 use crate::provisioning;
+use crate::simulation::homes::Homes;
 use crate::snapshot::expiration::Expiration;
 use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason, RepairHold};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};

@@ -48,7 +48,7 @@ pub(super) struct What {
     pub(super) closed: BTreeSet<NodeId>,
     /// Machines among those that are removed whose places in reservations are free for others.
     pub(super) credited: BTreeSet<NodeId>,
-    /// Machines whose pods stay in their [domains](super::domains).
+    /// Machines whose pods stay in their [domains](crate::simulation::homes).
     pub(super) in_domains: BTreeSet<NodeId>,
 }
 

@@ -119,6 +119,7 @@ const SCHEDULING: &[Room] = &[
     room("plan", &["plan"], &["tuning", "input"]),
     // Classes hold which rules concern them, and rules split the tables of pools.
     room("compile", &["simulation::compile", "simulation::topology"], &["tuning", "input", "plan"]),
+    room("homes", &["simulation::homes"], &["tuning", "input", "compile"]),
     room("packing", &["simulation::packing"], &["tuning", "input", "plan", "compile"]),
     room("placing", &["simulation::placing"], &["tuning", "input", "plan", "compile", "packing"]),
     // It asks for how many copies new machines have devices.
@@ -150,7 +151,7 @@ const SCHEDULING: &[Room] = &[
     // It proposes what could go, on a packing of its own, and knows of no rule of disruption.
     room("search", &["disruption::search"], &["tuning", "input", "plan", "compile", "packing", "placing", "bound"]),
     // Who takes nodes away plans for their pods as provisioning does, and knows nothing of how.
-    room("disruption", &["disruption"], &["tuning", "input", "plan", "provisioning", "search"]),
+    room("disruption", &["disruption"], &["tuning", "input", "plan", "homes", "provisioning", "search"]),
 ];
 
 /// What two controllers need to agree on is in `world`.

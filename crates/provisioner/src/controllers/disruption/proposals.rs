@@ -1,8 +1,8 @@
 //! Commands that a plan has asked for and that have not begun.
 //!
 //! What is planned because machines could be used better is only done if a plan some time later asks for it still: pods
-//! come and go, and who removes a machine at the first moment launches the next one a moment later. What was proposed to
-//! save money is all that is looked at for that meanwhile, as long as some of it holds; nobody else waits for it.
+//! come and go, and who removes a machine at the first moment launches the next one a moment later. Meanwhile nothing
+//! else is searched for that would save money, as long as some of what was proposed holds; other reasons do not wait.
 //!
 //! Differs: `disruption-pause`. What was rolled back is not begun again for a while, longer after each time: a machine
 //! whose replacement does not come would have one launched all the time otherwise.

@@ -1,7 +1,7 @@
 //! In which order the machines of commands are deleted.
 //!
 //! Pods that rules spread over zones, or couple over other domains, come back where their predecessors were
-//! ([`scheduling::disruption::domains`]). But kube-scheduler binds each of them by what runs at that moment: if several
+//! (`scheduling::simulation::homes`). But kube-scheduler binds each of them by what runs at that moment: if several
 //! zones lose pods of one controller at a time, it lets a successor only into the zone that has lost most, where it
 //! takes the room that was planned for another. So machines with pods of one controller go one domain at a time: the
 //! next domain's turn comes once all that have left are bound again, or after a while, since a drain may take long.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use api::NodeClaim;
 use model::{DurationMs, KeyId, Pod, Timestamp, Uid, ValueId};
-use scheduling::disruption::domains::coupled_over;
+use scheduling::snapshot::coupling::coupled_over;
 
 use crate::world::assignments::Assignments;
 use crate::world::claim;

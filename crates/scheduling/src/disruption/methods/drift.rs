@@ -79,7 +79,7 @@ struct Selection<'c, 's> {
     /// Machines that go by methods before.
     gone: BTreeSet<NodeId>,
     chosen: BTreeSet<NodeId>,
-    /// Those whose pods have no place in their [domains](crate::disruption::domains). They have to go all the same, so
+    /// Those whose pods have no place in their [domains](crate::simulation::homes). They have to go all the same, so
     /// these may go to others.
     anywhere: BTreeSet<NodeId>,
     /// Those that were looked at and stay.

@@ -1,4 +1,4 @@
-//! Rules of a command beside that it pays: spot machines, how little may be saved where many pods change places, and the
+//! Rules of a command beside that it pays: spot machines, what has to be saved where pods are shared out anew, and the
 //! policy Balanced.
 
 use super::balanced::Balanced;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::exact::Random;
 use super::*;
-use crate::disruption::domains::Homes;
 use crate::disruption::plan::Place;
+use crate::simulation::homes::Homes;
 use crate::snapshot::fleet::Moves;
 
 const ZONES: [&str; 3] = ["za", "zb", "zc"];

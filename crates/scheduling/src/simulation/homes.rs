@@ -22,16 +22,17 @@ use model::{
 use crate::simulation::compile::classes::{self, ClassId, PodClass};
 use crate::simulation::compile::request::Request;
 use crate::simulation::topology::{AllCounts, Checking, DomainId, Group, GroupId, Involvement, Place, Scope, Topology};
+use crate::snapshot::coupling::coupled_over;
 use crate::snapshot::fleet::{Fleet, Moves};
 use crate::snapshot::{NodeId, PendingPod, Snapshot};
 
 /// By pod: labels of the domains in which it stays, for those that do.
 #[derive(Debug, Default)]
-pub(super) struct Homes(NameMap<Uid, Arc<Requirements>>);
+pub(crate) struct Homes(NameMap<Uid, Arc<Requirements>>);
 
 impl Homes {
     /// For all pods of the fleet that would have to move.
-    pub(super) fn new(snapshot: &Snapshot, fleet: &Fleet) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, fleet: &Fleet) -> Self {
         let mut coupled: FastMap<*const PodShape, bool> = FastMap::default();
         let mut movers: Vec<(&PendingPod, NodeId)> = Vec::new();
         for machine in &fleet.nodes {
@@ -70,17 +71,9 @@ impl Homes {
     }
 
     /// Where a pod stays; `None` if it may come back anywhere.
-    pub(super) fn of(&self, pod: &Pod) -> Option<&Arc<Requirements>> {
+    pub(crate) fn of(&self, pod: &Pod) -> Option<&Arc<Requirements>> {
         self.0.get(&pod.uid)
     }
-}
-
-/// The labels over whose domains a pod's own rules couple it with others, but for that of the host.
-pub fn coupled_over(shape: &PodShape, names: &Interner) -> impl Iterator<Item = KeyId> {
-    let hostname = names.find_key(api::labels::HOSTNAME);
-    let of_terms = shape.pod_affinity.required.iter().chain(&shape.pod_anti_affinity.required);
-    let keys = shape.hard_spread().map(|spread| spread.topology_key).chain(of_terms.map(|term| term.topology_key));
-    keys.filter(move |key| Some(*key) != hostname)
 }
 
 /// A snapshot in which one pod of each kind waits beside all that run, and the kind of each mover.
