@@ -14,8 +14,8 @@
 //!    replacement has no room beside them; `static_drift` replaces machines of static NodePools, about which pods do
 //!    not decide.
 //! 5. `simulation`: the snapshot as if nodes were being deleted, planned by provisioning itself. So pods that move go
-//!    where pods that wait would, by every rule that these keep; [`homes`](crate::simulation::homes) are the zones in
-//!    which some of them stay.
+//!    where pods that wait would, by every rule that these keep; some of them stay in their zones (`homes`, beside the
+//!    rules between pods).
 //!
 //! All commands of a plan come from one simulation, but for those that terminate first, so they are disjoint in the
 //! nodes that they take and in the room that they use, and any number of them may be under way at once.
