@@ -64,9 +64,19 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
     }
     let waiting: BTreeSet<&Uid> = context.snapshot.pods.iter().map(|pending| &pending.pod.uid).collect();
     let mut movers = BTreeMap::new();
+    let goes = |machine: &FleetNode| {
+        what.leaving.contains(&machine.node) || matches!(machine.under_way, Some(UnderWay::Command(Some(_))))
+    };
+    let stays = (!what.in_domains.is_empty()).then(|| {
+        let free = context.fleet.nodes.iter().filter(|machine| {
+            let moves = goes(machine) || what.could_go.contains(&machine.node);
+            moves && !what.in_domains.contains(&machine.node)
+        });
+        context.homes().stays(free.flat_map(|machine| &machine.pods).map(|pod| &*pod.pod), &snapshot.interner)
+    });
     for machine in &context.fleet.nodes {
         let node = machine.node;
-        let goes = what.leaving.contains(&node) || matches!(machine.under_way, Some(UnderWay::Command(Some(_))));
+        let goes = goes(machine);
         let could_go = what.could_go.contains(&node);
         if goes {
             exclude(&mut snapshot, node, Excluded::Deleting);
@@ -87,7 +97,7 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
             }
             let mut mover = pending.clone();
             if what.in_domains.contains(&node) {
-                mover.stays_within = context.homes().of(&pod.pod).cloned();
+                mover.stays_within = stays.as_ref().and_then(|stays| stays.of(&pod.pod)).cloned();
             }
             let id = snapshot.pods.push(mover);
             if could_go || what.leaving.contains(&node) {

@@ -39,17 +39,30 @@ fn check_staying(pods: [usize; 3], rule: fn(PodFixture<'_>) -> PodFixture<'_>, s
             rule(f.pod(&format!("{zone}-{index}")).requests(100, gib(1) / 4)).runs();
         }
     }
+    let stay = ZONES.into_iter().zip(staying).filter(|(_, stays)| *stays);
+    let pods_of = |zone| pods.into_iter().zip(ZONES).filter(move |(_, other)| *other == zone).map(|(pods, _)| pods);
+    let expected = stay.flat_map(|(zone, _)| (0..pods_of(zone).sum()).map(move |index| format!("{zone}-{index}")));
+    assert_eq!(staying_of(&f, &[]), expected.collect::<Vec<String>>(), "{pods:?}");
+}
+
+/// The pods that stay in their zones, by name, while these go anywhere.
+fn staying_of(f: &Fixture, free: &[&str]) -> Vec<String> {
     let snapshot = f.snapshot();
     let fleet = fleet(&snapshot);
     let homes = Homes::new(&snapshot, &fleet);
     let names = &snapshot.interner;
-    for ((machine, zone), stays) in fleet.nodes.iter().zip(ZONES).zip(staying) {
-        for pod in &machine.pods {
-            let home = homes.of(&pod.pod).map(|home| home.display(names).to_string());
-            let expected = stays.then(|| format!("{} In [{zone}]", labels::ZONE));
-            assert_eq!(home, expected, "{pods:?}, for a pod in {zone}");
-        }
+    let running = || fleet.nodes.iter().flat_map(|machine| machine.pods.iter().map(move |pod| (machine, &*pod.pod)));
+    let goes = running().map(|(_, pod)| pod).filter(|pod| free.contains(&&*pod.name.name));
+    let stays = homes.stays(goes, names);
+    let mut staying = Vec::new();
+    for (machine, pod) in running() {
+        let Some(home) = stays.of(pod) else { continue };
+        let zone = snapshot.nodes[machine.node].display_name();
+        assert_eq!(home.display(names).to_string(), format!("{} In [{zone}]", labels::ZONE), "{}", pod.name);
+        staying.push(pod.name.name.to_string());
     }
+    staying.sort_unstable();
+    staying
 }
 
 #[test]
@@ -74,14 +87,54 @@ fn a_pod_stays_in_its_zone_if_the_scheduler_would_not_let_it_into_each_other() {
     check_staying([3, 2, 2], skew_1, [false, true, true]);
     check_staying([3, 3, 2], skew_1, [true; 3]);
     check_staying([2, 2, 2], skew_2, [false; 3]);
-    check_staying([3, 2, 2], skew_2, [false, true, true]);
+    // More than one of them could go, and others would no more be let back.
+    check_staying([3, 2, 2], skew_2, [true; 3]);
+    // Whom the scheduler would not let back is asked.
     check_staying([5, 1, 1], skew_1, [false, true, true]);
+    check_staying([5, 1, 1], skew_2, [false; 3]);
+    check_staying([2, 1, 1], apart, [false, true, true]);
     check_staying([1, 1, 0], apart, [true, true, false]);
     check_staying([2, 0, 0], together, [true, false, false]);
     check_staying([1, 0, 0], together, [false; 3]);
     // Hosts do not count, nor do pods without rules of their own.
     check_staying([2, 1, 1], over_hosts, [false; 3]);
     check_staying([2, 1, 0], |pod| pod.label("app", "web"), [false; 3]);
+}
+
+#[test]
+fn what_pods_have_to_be_near_to_stays_with_them_or_they_are_asked() {
+    let mut f = three_zones();
+    for zone in ZONES {
+        node(&mut f, zone, ("large", 8), zone);
+        if zone == "za" {
+            f.pod("cache").label("app", "cache").requests(100, gib(1) / 4).runs();
+            f.pod("web").near(labels::ZONE, "cache").requests(100, gib(1) / 4).runs();
+        }
+        f.pod(&format!("{zone}-other")).label("app", "other").requests(100, gib(1) / 4).runs();
+    }
+    assert_eq!(staying_of(&f, &[]), ["cache", "web"]);
+    assert_eq!(staying_of(&f, &["za-other"]), ["cache", "web"]);
+    assert_eq!(staying_of(&f, &["web"]), ["cache", "web"], "nobody has to be near to it");
+    assert_eq!(staying_of(&f, &["cache"]), [""; 0]);
+}
+
+#[test]
+fn pods_that_are_spread_are_asked_if_others_come_that_are_not() {
+    let fleet = |rule: fn(PodFixture<'_>) -> PodFixture<'_>| {
+        let mut f = three_zones();
+        for zone in ZONES {
+            node(&mut f, zone, ("large", 8), zone);
+            f.pod(&format!("{zone}-web")).label("app", "web").spread(labels::ZONE, 1, "web").runs();
+        }
+        rule(f.pod("new").requests(100, gib(1) / 4));
+        f
+    };
+    assert_eq!(staying_of(&fleet(|pod| pod), &[]), ["za-web", "zb-web", "zc-web"]);
+    assert_eq!(
+        staying_of(&fleet(|pod| pod.label("app", "web").spread(labels::ZONE, 1, "web")), &[]),
+        ["za-web", "zb-web", "zc-web"]
+    );
+    assert_eq!(staying_of(&fleet(|pod| pod.label("app", "web")), &[]), [""; 0]);
 }
 
 const APPS: [&str; 4] = ["a", "b", "c", "d"];
