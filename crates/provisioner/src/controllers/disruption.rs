@@ -168,7 +168,8 @@ impl Disruption {
         let ids = commands.shown.iter().map(|shown| shown.note.id.as_str()).collect();
         self.context.successors.keep_only(&ids);
         memory.turns.keep_only(&ids);
-        let mut leaving = Leaving::now(&state, &self.context.successors, &self.context.assignments, now);
+        // Looked for once, and only if a command comes to its end.
+        let mut leaving = None;
         for (name, problem) in &commands.broken {
             warn!(node_claim = %name, error = %problem, "could not read the note of a disruption command, removing the note");
             report::broken(&self.context, &state, name, &problem.to_string());
@@ -182,15 +183,24 @@ impl Disruption {
         }
     }
 
-    async fn step(&self, shown: &Shown, state: &State, step: Step, (memory, leaving): (&mut Memory, &mut Leaving)) {
+    async fn step(
+        &self,
+        shown: &Shown,
+        state: &State,
+        step: Step,
+        (memory, leaving): (&mut Memory, &mut Option<Leaving>),
+    ) {
         let job = Job { note: Some(&shown.note), looked: state, launches: &[] };
         match step {
             Step::Nothing => {}
             Step::Wait => report::waiting(&self.context, state, &shown.replacements),
             Step::Finish => {
-                if memory.turns.begins(&shown.note.id, self.context.clock.now()) {
+                let (context, now) = (&self.context, self.context.clock.now());
+                if memory.turns.begins(&shown.note.id, now) {
                     self.expect_successors(shown, state);
                 }
+                let leaving =
+                    leaving.get_or_insert_with(|| Leaving::now(state, &context.successors, &context.assignments, now));
                 self.log(self.finish(shown, job, (&mut memory.turns, leaving)).await, "finish");
             }
             Step::Release => {
