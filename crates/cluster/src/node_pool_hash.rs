@@ -178,6 +178,9 @@ pub struct StampedClaim<'a> {
 
 /// Decides which hashes to write. A change of the version never makes anything drift.
 ///
+/// Differs: `late-hash-versions`. Karpenter stamps NodeClaims of another version only together with their NodePool, so
+/// one that it sees a moment later keeps a hash that nothing is compared with.
+///
 /// # Errors
 /// A duration that is none.
 pub fn decide<'a>(
@@ -187,12 +190,11 @@ pub fn decide<'a>(
     let hash = hash(node_pool)?;
     let node_pool_is_right = written(node_pool) == Some(hash.as_str());
     let mut stamps = Stamps::default();
-    if !node_pool.metadata.annotations.as_ref().is_some_and(has_our_version) {
-        for claim in claims {
-            if !has_our_version(claim.annotations) {
-                let hash = (!claim.drifted).then(|| hash.clone());
-                stamps.claims.push((claim.name.to_owned(), Stamp { hash, version: VERSION }));
-            }
+    let is_new_to_pool = !node_pool.metadata.annotations.as_ref().is_some_and(has_our_version);
+    for claim in claims.into_iter().filter(|claim| !has_our_version(claim.annotations)) {
+        if is_new_to_pool || claim.annotations.contains_key(annotations::NODEPOOL_HASH_VERSION) {
+            let hash = (!claim.drifted).then(|| hash.clone());
+            stamps.claims.push((claim.name.to_owned(), Stamp { hash, version: VERSION }));
         }
     }
     if !node_pool_is_right {

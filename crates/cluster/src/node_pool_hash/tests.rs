@@ -102,6 +102,25 @@ fn a_new_version_stamps_claims_anew_unless_they_drifted() {
 }
 
 #[test]
+fn a_claim_of_an_earlier_version_that_is_seen_after_its_pool_is_stamped_as_well() {
+    let hash = hash(&plain_pool()).unwrap();
+    let pool = with_annotations(
+        plain_pool(),
+        &[(annotations::NODEPOOL_HASH, &hash), (annotations::NODEPOOL_HASH_VERSION, "v3")],
+    );
+    let old = owned(&[(annotations::NODEPOOL_HASH, "1"), (annotations::NODEPOOL_HASH_VERSION, "v2")]);
+    let own = owned(&[]);
+    let claims = [
+        StampedClaim { name: "old", annotations: &old, drifted: false },
+        // A person's own was never stamped.
+        StampedClaim { name: "own", annotations: &own, drifted: false },
+    ];
+    let stamps = decide(&pool, claims).unwrap();
+    assert_eq!(stamps.node_pool, None);
+    assert_eq!(stamps.claims, [("old".to_owned(), Stamp { hash: Some(hash), version: "v3" })]);
+}
+
+#[test]
 fn a_changed_template_changes_the_pools_hash_and_no_claims() {
     let pool = with_annotations(
         plain_pool(),
