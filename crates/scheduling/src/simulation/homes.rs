@@ -7,12 +7,12 @@
 //! domain if there is another into which the scheduler would not let it if it alone was evicted now. Rules over such
 //! domains count it where it is throughout, and are no more asked about it.
 //!
-//! Not asking is right only as long as what runs keeps the rules, and as long as what they count of it stays too:
+//! Not asking is right only as long as what runs keeps the rules, and what they count of it stays too:
 //! * Whom the scheduler would not let back into its own domain may go anywhere, and is asked.
 //! * Pods that are counted by rules of pods that stay, such as those that they have to be near to, stay with them.
 //! * If one of these cannot, since it may not come back or goes without regard to domains, then whoever has the rule
-//!   is asked as well. Not so for pods with the same spread and a skew of 1: where they are asked themselves, they leave
-//!   no domain that had the fewest.
+//!   is asked as well. Not so for pods with the same spread and a skew of 1: where they are asked themselves, they
+//!   leave no domain that had the fewest.
 //! * So is whoever has a spread that counts pods which wait and do not have it.
 //!
 //! Hosts are left out: each machine is one, and those of a command are new.
