@@ -133,12 +133,18 @@ fn spread(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
             }
         }
         let mut counts: BTreeMap<ValueId, i64> = BTreeMap::new();
-        for (index, there) in world.nodes.iter().enumerate() {
+        let nodes = world.nodes.iter().map(|node| (node, false));
+        for (there, is_going) in nodes.chain(world.going.iter().map(|node| (node, true))) {
             let counted = hard.iter().all(|spread| there.label(spread.topology_key).is_some())
                 && (spread.node_affinity_policy == NodeInclusionPolicy::Ignore
-                    || world.affinity_matches(&pod.shape, index))
-                && (spread.node_taints_policy == NodeInclusionPolicy::Ignore || world.tolerates(&pod.shape, index));
+                    || there.is_wanted_by(&pod.shape, &world.names))
+                && (spread.node_taints_policy == NodeInclusionPolicy::Ignore
+                    || there.is_tolerated_by(&pod.shape, &world.names));
             let Some(value) = there.label(spread.topology_key).filter(|_| counted) else { continue };
+            // One that is going may take its domain along.
+            if is_going && !counts.contains_key(&value) {
+                continue;
+            }
             let matched = there.pods.iter().filter(|other| {
                 other.deletion_timestamp.is_none()
                     && other.name.namespace == pod.name.namespace
@@ -175,7 +181,7 @@ fn term_matches(world: &World<'_>, term: &PodAffinityTerm, other: &Pod) -> bool 
 }
 
 fn anti_affinity(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
-    for there in &world.nodes {
+    for there in world.nodes.iter().chain(&world.going) {
         for other in &there.pods {
             let mine = pod.shape.pod_anti_affinity.required.iter().map(|term| (term, *other));
             let theirs = other.shape.pod_anti_affinity.required.iter().map(|term| (term, pod));
@@ -200,13 +206,12 @@ fn affinity(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
     let is_meant = |other: &Pod| terms.iter().all(|term| term_matches(world, term, other));
     let mut somewhere = false;
     let mut found = vec![false; terms.len()];
-    let of_nodes = world.nodes.iter().map(|node| (&node.labels, &node.pods));
-    for (labels, pods) in of_nodes.chain(world.held.iter().map(|held| (&held.labels, &held.pods))) {
-        if !pods.iter().any(|other| is_meant(other)) {
+    for there in world.nodes.iter().chain(&world.going) {
+        if !there.pods.iter().any(|other| is_meant(other)) {
             continue;
         }
         for (term, found) in terms.iter().zip(&mut found) {
-            let value = labels.iter().find(|(key, _)| *key == term.topology_key).map(|(_, value)| *value);
+            let value = there.label(term.topology_key);
             somewhere |= value.is_some();
             *found |= value.is_some() && value == world.node(node).label(term.topology_key);
         }
@@ -232,7 +237,7 @@ fn volumes(world: &World<'_>, pod: &Pod, node: usize) -> Result<(), String> {
             "allowedTopologies",
         ),
     };
-    let everywhere = || world.nodes.iter().flat_map(|there| there.pods.iter());
+    let everywhere = || world.nodes.iter().chain(&world.going).flat_map(|there| there.pods.iter());
     for volume in &pod.shape.volumes {
         let name = match volume {
             VolumeRef::Ephemeral { storage_class, .. } => {

@@ -10,6 +10,7 @@ use std::{
 use api::labels;
 use dra_sched::PoolScope;
 use dra_types::{NodeFacts, NodeScope, ResourceSlice};
+use model::pod::NodeSelectorTerm;
 use model::{Interner, KeyId, Pod, PodShape, Requirements, ResourceVec, Taint, ValueId};
 use scheduling::{
     Plan, Snapshot,
@@ -40,13 +41,6 @@ pub(crate) struct Node<'s> {
     pub(crate) is_only_possible: bool,
 }
 
-/// Pods that nobody may evict from a node that is going.
-pub(crate) struct Held<'s> {
-    /// Of the node.
-    pub(crate) labels: Vec<(KeyId, ValueId)>,
-    pub(crate) pods: Vec<&'s Pod>,
-}
-
 /// A pod with the node it is planned on.
 #[derive(Clone)]
 pub(crate) struct Planned<'s> {
@@ -71,8 +65,8 @@ pub(crate) struct World<'s> {
     /// The snapshot's names and those of labels that NodeClaims give.
     pub(crate) names: Interner,
     pub(crate) nodes: Vec<Node<'s>>,
-    /// Pods that stay on nodes which are going until somebody lets them go.
-    pub(crate) held: Vec<Held<'s>>,
+    /// Nodes that are going, with the pods that stay there until somebody lets them go.
+    pub(crate) going: Vec<Node<'s>>,
     pub(crate) planned: Vec<Planned<'s>>,
     /// Pods that were let in, in order.
     bound: RefCell<Vec<(&'s Pod, usize)>>,
@@ -97,6 +91,28 @@ impl Node<'_> {
     pub(crate) fn label(&self, key: KeyId) -> Option<ValueId> {
         self.labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
+
+    /// Whether the pod tolerates its taints.
+    pub(crate) fn is_tolerated_by(&self, shape: &PodShape, names: &Interner) -> bool {
+        let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
+        hard.all(|taint| shape.tolerations.iter().any(|toleration| toleration.tolerates(taint, names)))
+    }
+
+    /// Whether node selector and required node affinity let the pod here.
+    pub(crate) fn is_wanted_by(&self, shape: &PodShape, names: &Interner) -> bool {
+        self.has(&shape.node_selector, names)
+            && (shape.required_node_affinity.is_empty()
+                || shape.required_node_affinity.iter().any(|term| self.is_of(term, names)))
+    }
+
+    fn is_of(&self, term: &NodeSelectorTerm, names: &Interner) -> bool {
+        let by_name = |wanted: &model::ValueSet| wanted.contains(names.find_value(&self.name), names);
+        term.unusable.is_none() && term.node_name.as_ref().is_none_or(by_name) && self.has(&term.expressions, names)
+    }
+
+    fn has(&self, wanted: &Requirements, names: &Interner) -> bool {
+        wanted.iter().all(|wanted| wanted.values.contains(self.label(wanted.key), names))
+    }
 }
 
 /// Whether a pod of a node that is going, which no place is looked for, will be there for longer: it may not be
@@ -115,7 +131,7 @@ impl<'s> World<'s> {
             snapshot,
             names: (*snapshot.interner).clone(),
             nodes: Vec::new(),
-            held: Vec::new(),
+            going: Vec::new(),
             planned: Vec::new(),
             bound: RefCell::default(),
             compiled: OnceCell::new(),
@@ -133,13 +149,10 @@ impl<'s> World<'s> {
                 NodeLabels::Promised(promised) => single_values(promised),
             };
             let pods = node.pods.iter().map(|pod| &**pod).filter(|pod| !waiting.contains(pod.uid.as_str()));
-            if node.excluded == Some(Excluded::Deleting) {
-                let pods = pods.filter(|pod| is_held(pod, snapshot)).collect();
-                world.held.push(Held { labels, pods });
-                continue;
-            }
-            let pods = pods.collect();
-            world.nodes.push(Node {
+            let is_going = node.excluded == Some(Excluded::Deleting);
+            let pods = pods.filter(|pod| !is_going || is_held(pod, snapshot)).collect();
+            let unpublished = if is_going { Vec::new() } else { unpublished(snapshot, id, choice.launches) };
+            let there = Node {
                 name: node.display_name().to_owned(),
                 labels,
                 taints: &node.taints,
@@ -147,9 +160,14 @@ impl<'s> World<'s> {
                 attach_limits: node.attach_limits.clone(),
                 pods,
                 daemons: Vec::new(),
-                unpublished: unpublished(snapshot, id, choice.launches),
+                unpublished,
                 is_only_possible: false,
-            });
+            };
+            if is_going {
+                world.going.push(there);
+                continue;
+            }
+            world.nodes.push(there);
             let index = world.nodes.len() - 1;
             world.add_daemons_to(index);
             for placement in plan.existing.iter().filter(|placement| placement.node == id) {
@@ -344,26 +362,20 @@ impl<'s> World<'s> {
 
     /// Whether the pod tolerates the node's taints.
     pub(crate) fn tolerates(&self, shape: &PodShape, node: usize) -> bool {
-        let hard = self.node(node).taints.iter().filter(|taint| taint.is_hard());
-        hard.into_iter()
-            .all(|taint| shape.tolerations.iter().any(|toleration| toleration.tolerates(taint, &self.names)))
+        self.node(node).is_tolerated_by(shape, &self.names)
     }
 
     /// Whether node selector and required node affinity let the pod onto the node.
     pub(crate) fn affinity_matches(&self, shape: &PodShape, node: usize) -> bool {
-        self.all_hold(&shape.node_selector, node)
-            && (shape.required_node_affinity.is_empty()
-                || shape.required_node_affinity.iter().any(|term| self.term_matches(term, node)))
+        self.node(node).is_wanted_by(shape, &self.names)
     }
 
-    pub(crate) fn term_matches(&self, term: &model::pod::NodeSelectorTerm, node: usize) -> bool {
-        let by_name =
-            |wanted: &model::ValueSet| wanted.contains(self.names.find_value(&self.node(node).name), &self.names);
-        term.unusable.is_none() && term.node_name.as_ref().is_none_or(by_name) && self.all_hold(&term.expressions, node)
+    pub(crate) fn term_matches(&self, term: &NodeSelectorTerm, node: usize) -> bool {
+        self.node(node).is_of(term, &self.names)
     }
 
     pub(crate) fn all_hold(&self, wanted: &Requirements, node: usize) -> bool {
-        wanted.iter().all(|wanted| wanted.values.contains(self.node(node).label(wanted.key), &self.names))
+        self.node(node).has(wanted, &self.names)
     }
 }
 
