@@ -22,6 +22,7 @@
 
 mod bounds;
 mod certificates;
+mod left;
 mod neighbourhoods;
 mod repair;
 mod trials;
@@ -33,6 +34,7 @@ use model::IdVec;
 use self::bounds::Bounds;
 pub(super) use self::bounds::nano;
 pub(super) use self::certificates::Certificate;
+pub(super) use self::left::Left;
 pub(super) use self::neighbourhoods::by_saving_per_disruption;
 use self::repair::Repairs;
 pub(super) use self::trials::NewMachine;
@@ -56,7 +58,7 @@ pub(super) struct CouldGo {
     pub(super) cost: i128,
     /// What has to be saved so that its evictions pay; at least 1.
     pub(super) wanted: i128,
-    /// Its share of what budgets count: the position of its NodePool in [`Question::allowed`].
+    /// Its share of what budgets count: the position of its NodePool in [`Question::left`].
     pub(super) pool: usize,
     /// What disrupting it costs, in Karpenter's units.
     pub(super) disruption_cost: i64,
@@ -81,8 +83,8 @@ pub(super) struct Question<'q> {
     pub(super) refused: &'q BTreeSet<PodId>,
     /// What machines cost that are launched for pods which wait, whatever goes.
     pub(super) launched_anyway: i128,
-    /// How many more machines of each NodePool may go; `None` if nothing limits them.
-    pub(super) allowed: Vec<Option<u32>>,
+    /// How many more machines may go.
+    pub(super) left: Left,
     /// Relaxations that were solved before.
     pub(super) solved: &'q Solved,
     /// Whether a command of these machines that saves so much and launches those is one that rules allow.

@@ -28,7 +28,7 @@ use super::Outcome;
 use crate::disruption::budgets::Allowances;
 use crate::disruption::candidates::{Candidates, Context};
 use crate::disruption::reason::{NodeReason, Unconsolidatable};
-use crate::disruption::search::{self, Certificate, CouldGo, Found, Question, Search, nano};
+use crate::disruption::search::{self, Certificate, CouldGo, Found, Left, Question, Search, nano};
 use crate::plan::Verdict;
 use crate::snapshot::NodeId;
 use crate::snapshot::fleet::Reason;
@@ -83,7 +83,7 @@ pub(crate) fn extend(
         settled: &ground.settled,
         refused: &ground.refused,
         launched_anyway: ground.cost,
-        allowed: eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect(),
+        left: left(&eligible, allowances),
         solved: earlier.solved,
         allows: &|set, saving, launched| rules.forbids(set, saving, launched).is_none(),
     };
@@ -98,6 +98,11 @@ pub(crate) fn extend(
     let mut stays = eligible.stays.clone();
     stays.extend(found.certificates.iter().filter_map(|(&index, certificate)| told.reason(index, certificate)));
     Consolidated { outcome: merged(before, confirmed, stays, &eligible), bound, is_asked_for: false }
+}
+
+/// How many more machines budgets let go.
+fn left(eligible: &Eligible<'_>, allowances: &Allowances<'_>) -> Left {
+    eligible.pools.iter().map(|pool| allowances.left(pool, REASON)).collect()
 }
 
 /// Takes what goes from the budgets, to which it has kept.
@@ -127,8 +132,9 @@ fn asked_for(context: &Context<'_>, eligible: &Eligible<'_>, asked_for: &[Vec<No
 /// As much as still holds of sets that were asked for.
 fn still_holds(grounds: &Grounds<'_>, asked_for: &[Vec<usize>]) -> Option<Confirmed> {
     let Grounds { ground, eligible, rules, allowances } = grounds;
-    let mut budgets = Budgets::new(&ground.machines, |index| allowances.left(eligible.pool_of(index)?, REASON));
-    let mut sets: Vec<Vec<usize>> = asked_for.iter().filter(|set| budgets.take_all(set)).cloned().collect();
+    let mut left = left(eligible, allowances);
+    let may_go = |set: &&Vec<usize>| left.take_all(&ground.machines, set);
+    let mut sets: Vec<Vec<usize>> = asked_for.iter().filter(may_go).cloned().collect();
     for _ in 0..STILL_HOLDS_TRIALS {
         if sets.is_empty() {
             break;
@@ -139,39 +145,6 @@ fn still_holds(grounds: &Grounds<'_>, asked_for: &[Vec<usize>]) -> Option<Confir
         }
     }
     None
-}
-
-/// What is left of budgets while machines are chosen.
-struct Budgets<'m, L> {
-    machines: &'m [CouldGo],
-    /// How many more of a machine's NodePool may go at first.
-    left: L,
-    taken: BTreeMap<usize, u32>,
-}
-
-impl<'m, L: Fn(usize) -> Option<u32>> Budgets<'m, L> {
-    fn new(machines: &'m [CouldGo], left: L) -> Self {
-        Self { machines, left, taken: BTreeMap::new() }
-    }
-
-    /// Takes a machine's part, if anything is left.
-    fn take(&mut self, index: usize) -> bool {
-        let Some(machine) = self.machines.get(index) else { return false };
-        let taken = self.taken.entry(machine.pool).or_default();
-        let may_go = (self.left)(index).is_none_or(|left| *taken < left);
-        *taken += u32::from(may_go);
-        may_go
-    }
-
-    /// Takes the parts of all of a set, or of none.
-    fn take_all(&mut self, set: &[usize]) -> bool {
-        let before = self.taken.clone();
-        let may_go = set.iter().all(|index| self.take(*index));
-        if !may_go {
-            self.taken = before;
-        }
-        may_go
-    }
 }
 
 /// By what it is decided what goes.
@@ -227,8 +200,7 @@ fn decide(search: &mut Search<'_, '_>, grounds: &Grounds<'_>) -> Decided {
         let known = rejected.known();
         found = if is_last { search.decided(&known, &sets) } else { search.look(&known) };
     }
-    let left = |index: usize| allowances.left(eligible.pool_of(index)?, REASON);
-    for set in karpenters_sets(&ground.machines, left) {
+    for set in karpenters_sets(&ground.machines, left(eligible, allowances)) {
         let least = confirmed.as_ref().map_or(0, Confirmed::saving);
         let cost: i128 = set.iter().filter_map(|index| ground.machines.get(*index)).map(|machine| machine.cost).sum();
         if cost > least
@@ -246,13 +218,12 @@ fn decide(search: &mut Search<'_, '_>, grounds: &Grounds<'_>) -> Decided {
 
 /// What Karpenter would look at where there are few machines: each alone, and prefixes by saving per disruption, as far
 /// as budgets let them go.
-fn karpenters_sets(machines: &[CouldGo], left: impl Fn(usize) -> Option<u32>) -> Vec<Vec<usize>> {
+fn karpenters_sets(machines: &[CouldGo], mut left: Left) -> Vec<Vec<usize>> {
     if machines.len() > SMALL_FLEET {
         return Vec::new();
     }
-    let mut budgets = Budgets::new(machines, left);
     let mut order = search::by_saving_per_disruption(machines);
-    order.retain(|&index| budgets.take(index));
+    order.retain(|&index| left.take(machines, index));
     let alone = order.iter().map(|&index| vec![index]);
     let prefixes = (2..=order.len()).filter_map(|size| order.get(..size)).map(|prefix| {
         let mut prefix = prefix.to_vec();

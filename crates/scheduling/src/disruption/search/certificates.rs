@@ -51,27 +51,20 @@ pub(super) fn of_the_rest(
 ) -> BTreeMap<usize, Certificate> {
     trials.refill(CONSOLIDATION_STEPS);
     let mark = trials.packing.mark();
-    let mut left = trials.question.allowed.clone();
+    let (machines, mut left) = (trials.question.machines, trials.question.left.clone());
     // Together, since some only pay beside others.
     trials.accept(&sets.concat());
-    for set in sets {
-        for machine in set.iter().filter_map(|index| trials.question.machines.get(*index)) {
-            if let Some(Some(left)) = left.get_mut(machine.pool) {
-                *left = left.saturating_sub(1);
-            }
-        }
+    for &index in sets.iter().flatten() {
+        left.take(machines, index);
     }
     let going: BTreeSet<usize> = sets.iter().flatten().copied().collect();
     let openings = bounds.openings_in(&trials.packing);
     let mut certificates = BTreeMap::new();
-    for (index, machine) in trials.question.machines.iter().enumerate().filter(|(index, _)| !going.contains(index)) {
+    for (index, machine) in machines.iter().enumerate().filter(|(index, _)| !going.contains(index)) {
         let most = bounds.most_beside(&openings, (trials.question, trials.pods), &[index]);
         let certificate = match Certificate::by_bound(most, machine) {
             Some(certificate) => certificate,
-            None => {
-                let is_allowed = left.get(machine.pool).is_some_and(|left| left.is_none_or(|left| left > 0));
-                alone(trials, index, machine, is_allowed)
-            }
+            None => alone(trials, index, machine, left.lets(machines, &[index])),
         };
         certificates.insert(index, certificate);
     }

@@ -9,10 +9,10 @@
 
 use std::cmp::Reverse;
 
-use super::CouldGo;
 use super::bounds::{Bounds, Openings};
 use super::repair::Repairs;
 use super::trials::{Gain, Trials};
+use super::{CouldGo, Left};
 use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, SURPLUS_PREFIXES, TRIMMING_TRIALS};
 
 /// The sets that bring most of all that was tried, in the order in which they are to be taken.
@@ -78,7 +78,7 @@ struct Taken {
     is_taken: Vec<bool>,
     /// Where pods of further ones may go; `None` as long as nothing is taken.
     openings: Option<Openings>,
-    left: Vec<Option<u32>>,
+    left: Left,
     end: End,
 }
 
@@ -112,8 +112,8 @@ impl<'b> Walk<'b> {
 
     /// Karpenter's prefixes, those by surplus, and all machines that budgets let go.
     fn beginnings(&self, trials: &Trials<'_, '_>) -> Vec<Vec<usize>> {
-        let mut left = trials.question.allowed.clone();
-        let all: Vec<usize> = self.order.iter().copied().filter(|&index| take(trials, &mut left, index)).collect();
+        let (machines, mut left) = (trials.question.machines, trials.question.left.clone());
+        let all: Vec<usize> = self.order.iter().copied().filter(|&index| left.take(machines, index)).collect();
         let mut sizes: Vec<usize> = Vec::new();
         let mut size = all.len().min(LARGEST_PREFIX);
         while size > 1 {
@@ -134,9 +134,9 @@ impl<'b> Walk<'b> {
 
     /// Machines that cost more than their pods are worth, as many as budgets let go, then half of these and so on.
     fn surplus_prefixes(&self, trials: &Trials<'_, '_>) -> Vec<Vec<usize>> {
-        let mut left = trials.question.allowed.clone();
+        let (machines, mut left) = (trials.question.machines, trials.question.left.clone());
         let paying = self.by_surplus.iter().filter(|(_, pays)| *pays).map(|(index, _)| *index);
-        let mut prefix: Vec<usize> = paying.filter(|&index| take(trials, &mut left, index)).collect();
+        let mut prefix: Vec<usize> = paying.filter(|&index| left.take(machines, index)).collect();
         let mut prefixes = Vec::new();
         // Smaller ones are among Karpenter's, or found by one machine after the other.
         while prefix.len() > RELATED_MACHINES && prefixes.len() < SURPLUS_PREFIXES {
@@ -152,7 +152,7 @@ impl<'b> Walk<'b> {
         let mut taken = Taken {
             is_taken: vec![false; self.order.len()],
             openings: None,
-            left: trials.question.allowed.clone(),
+            left: trials.question.left.clone(),
             end: End::default(),
         };
         let is_open = match beginning {
@@ -207,7 +207,7 @@ impl<'b> Walk<'b> {
                 let mut best: Option<(i128, Vec<usize>)> = None;
                 for other in others.take(RELATED_MACHINES - 1) {
                     set.push(other);
-                    if !has_budget(trials, &taken.left, &set) {
+                    if !taken.left.lets(trials.question.machines, &set) {
                         break;
                     }
                     if self.could_pay(trials, taken.openings.as_ref(), &set)
@@ -240,7 +240,8 @@ impl<'b> Walk<'b> {
     /// Takes a set if it pays, without the machines that it does as well without.
     fn try_set(&self, trials: &mut Trials<'_, '_>, taken: &mut Taken, set: Vec<usize>) -> bool {
         let set = sorted(&set);
-        let is_open = set.iter().all(|&index| !taken.is_taken(index)) && has_budget(trials, &taken.left, &set);
+        let is_open =
+            set.iter().all(|&index| !taken.is_taken(index)) && taken.left.lets(trials.question.machines, &set);
         if !is_open || taken.breaks_apart(trials, &set) || !self.could_pay(trials, taken.openings.as_ref(), &set) {
             return false;
         }
@@ -253,7 +254,7 @@ impl<'b> Walk<'b> {
             return false;
         }
         for &index in &set {
-            take(trials, &mut taken.left, index);
+            taken.left.take(trials.question.machines, index);
             if let Some(is_taken) = taken.is_taken.get_mut(index) {
                 *is_taken = true;
             }
@@ -305,25 +306,6 @@ impl Taken {
     /// Whether all of those would go then of which some have to stay.
     fn breaks_apart(&self, trials: &Trials<'_, '_>, set: &[usize]) -> bool {
         trials.known.breaks_apart(|index| self.is_taken(index) || set.contains(&index))
-    }
-}
-
-/// Whether all of those may go where budgets have so much left.
-pub(super) fn has_budget(trials: &Trials<'_, '_>, left: &[Option<u32>], set: &[usize]) -> bool {
-    let mut left = left.to_vec();
-    set.iter().all(|&index| take(trials, &mut left, index))
-}
-
-/// Takes a machine's part of what budgets let go; false if nothing is left.
-fn take(trials: &Trials<'_, '_>, left: &mut [Option<u32>], index: usize) -> bool {
-    let Some(machine) = trials.question.machines.get(index) else { return false };
-    match left.get_mut(machine.pool) {
-        Some(Some(0)) | None => false,
-        Some(Some(left)) => {
-            *left -= 1;
-            true
-        }
-        Some(None) => true,
     }
 }
 

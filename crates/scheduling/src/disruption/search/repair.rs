@@ -10,7 +10,7 @@
 //! Which are put back follows from the number of the repair, so the same question has the same answer.
 
 use super::bounds::Openings;
-use super::neighbourhoods::{End, Walk, has_budget, sorted};
+use super::neighbourhoods::{End, Walk, sorted};
 use super::trials::Trials;
 use crate::tuning::{FAILURES_OF_REPAIR, LEAST_REPAIRED, REPAIR_TRIALS, REPAIRS, RUINED_MACHINES};
 
@@ -68,7 +68,7 @@ impl Repairs {
                     continue;
                 }
                 let more = sorted(&[all.as_slice(), &[index]].concat());
-                let is_open = has_budget(trials, &trials.question.allowed, &more)
+                let is_open = trials.question.left.lets(trials.question.machines, &more)
                     && !trials.known.breaks_apart(|index| more.contains(&index));
                 if !is_open {
                     continue;
