@@ -8,9 +8,13 @@
 //! ([`devices_in_use`](super::devices_in_use)). Until then it keeps no tier busy: consumers may be in any. Shortly
 //! before the deadline it is a pod like any other.
 //!
+//! Within a tier the largest leaves first: kube-scheduler binds its successor before those of smaller ones, which are
+//! more likely to fit into what is left then.
+//!
 //! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
 //! classes have; Karpenter goes by their names.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::pod::PodPhase;
@@ -79,8 +83,13 @@ pub(crate) fn decide<'a>(
     let first_tier = others.iter().map(|pod| tier(pod)).min();
     let next = others.into_iter().filter(|pod| Some(tier(pod)) == first_tier && pod.deletion_timestamp.is_none());
     let mut next: Vec<&Pod> = forced.into_iter().chain(next).collect();
-    next.sort_by(|a, b| a.name.cmp(&b.name));
+    next.sort_by_cached_key(|pod| (Reverse(size(pod, interner)), pod.name.clone()));
     Drain { remaining: remaining.len(), next, claims }
+}
+
+/// Processors, then memory.
+fn size(pod: &Pod, interner: &Interner) -> [i64; 2] {
+    ["cpu", "memory"].map(|name| interner.find_resource(name).map_or(0, |resource| pod.shape.requests.get(resource)))
 }
 
 /// The drivers' pods that have not been asked to leave yet and are needed, by uid, with what for.
