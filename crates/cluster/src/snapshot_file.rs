@@ -115,6 +115,8 @@ pub struct HeaderOptions {
     pub consolidation_horizon: DurationMs,
     /// How long pods with devices take to start anew.
     pub device_restart: DurationMs,
+    /// What pods that were moved have cost lately, each.
+    pub displacement_price_nano_usd_per_hour: PriceNanoUsdPerHour,
     /// Whether spot machines may be replaced by spot machines.
     pub spot_to_spot_consolidation: bool,
     /// What becomes of machines that are past their time: `Forceful` or `Graceful`.
@@ -193,6 +195,7 @@ impl From<&Options> for HeaderOptions {
             eviction_price_nano_usd: options.disruption.eviction_price_nano_usd,
             consolidation_horizon: options.disruption.consolidation_horizon,
             device_restart: options.disruption.device_restart,
+            displacement_price_nano_usd_per_hour: options.disruption.displacement_price,
             spot_to_spot_consolidation: options.disruption.spot_to_spot_consolidation,
             expiration_policy: match options.disruption.expiration.policy {
                 ExpirationPolicy::Forceful => ExpirationPolicyName::Forceful,
@@ -281,6 +284,7 @@ impl Header {
                 eviction_price_nano_usd: self.options.eviction_price_nano_usd,
                 consolidation_horizon: self.options.consolidation_horizon,
                 device_restart: self.options.device_restart,
+                displacement_price: self.options.displacement_price_nano_usd_per_hour,
                 spot_to_spot_consolidation: self.options.spot_to_spot_consolidation,
                 terminate_first_drift: self.is_on(TERMINATE_FIRST_DRIFT),
                 terminate_first_repair: self.is_on(TERMINATE_FIRST_REPAIR),

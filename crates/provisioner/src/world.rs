@@ -11,6 +11,7 @@ pub(crate) mod claim;
 pub(crate) mod cluster_metrics;
 pub(crate) mod context;
 pub(crate) mod departures;
+pub(crate) mod displacement;
 pub(crate) mod disrupted;
 pub(crate) mod fleet_looks;
 pub(crate) mod health;

@@ -197,6 +197,9 @@ pub struct DisruptionOptions {
     /// How long a pod with devices is at work on nothing once it is moved: images and data come anew. As long as an
     /// eviction has a price, the price of the machine for that time is one more cost of moving such pods.
     pub device_restart: DurationMs,
+    /// What machines have cost lately, for each pod that was moved, which were launched because pods did not come to
+    /// their places. Twice as much has to be saved for each pod besides, whatever an eviction costs.
+    pub displacement_price: PriceNanoUsdPerHour,
     /// Karpenter's gate `SpotToSpotConsolidation`: spot machines may be replaced by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
     /// Karpenter's gate `TerminateFirstDrift`: a machine that has drifted or expired goes before its replacement is
@@ -231,6 +234,7 @@ impl Default for DisruptionOptions {
             eviction_price_nano_usd: 23_000_000,
             consolidation_horizon: DurationMs::from_seconds(3600),
             device_restart: DurationMs::from_seconds(300),
+            displacement_price: PriceNanoUsdPerHour::default(),
             spot_to_spot_consolidation: false,
             terminate_first_drift: false,
             terminate_first_repair: false,

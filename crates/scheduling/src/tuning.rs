@@ -407,6 +407,10 @@ pub(crate) const CONSOLIDATION_ROUNDS: usize = 6;
 /// less than what was then launched for the one pod in twenty that found no room.
 pub(crate) const REGROUPING_SAVES: i128 = 20;
 
+/// How many times what moved pods have cost of late a command saves for each that it moves: at least half of what is
+/// planned to be saved is to be left.
+pub(crate) const DISPLACEMENT_MARGIN: i128 = 2;
+
 /// Plans of what was asked for before, each with less of it, until one holds or a search is made. Each costs a plan of
 /// the pods that move; what does not hold is mostly left out after the first.
 pub(crate) const STILL_HOLDS_TRIALS: usize = 6;

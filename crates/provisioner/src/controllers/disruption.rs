@@ -329,6 +329,7 @@ impl Disruption {
         self.beat.busy();
         memory.planned_at = Some(Instant::now());
         self.metrics.planned(&planned.found, planned.took);
+        self.metrics.displaced(planned.snapshot.options.disruption.displacement_price);
         self.metrics.stranded(&device_prices::stranded(&planned.snapshot), &planned.snapshot);
         // Why others stay was found out by the plan that has asked for what goes.
         if !planned.found.is_asked_for {
@@ -490,6 +491,7 @@ fn tell(planned: &Planned, command: &Command, beginning: &Beginning) {
         nodes = nodes.join(", "),
         replacement_count = beginning.launches.len(),
         pod_count = command.moves.len(),
+        saving = %command.saving,
         terminate_first = command.terminate_first.map(TerminateFirst::as_str),
         "disrupting node(s)"
     );

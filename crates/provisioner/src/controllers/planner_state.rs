@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cloudprovider::{InstanceType, InstanceTypes, OfferingKey, ProviderConfig};
+use cloudprovider::{InstanceType, InstanceTypes, OfferingKey};
 use cluster::snapshot_file::HeaderOptions;
 use decode::scheduler_config::SchedulerConfig;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
-use model::{NodePoolName, Timestamp};
+use model::{NodePoolName, PriceNanoUsdPerHour, Timestamp};
+use scheduling::snapshot::Options as PlanOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tracing::{debug, warn};
@@ -24,7 +25,6 @@ use crate::options::Options;
 use crate::runtime::controller_loop::{Looks, Rhythm};
 use crate::runtime::namespace;
 use crate::world::context::Context;
-use crate::world::plan_options::plan_options;
 
 /// The controller's name in logs and metrics.
 pub const NAME: &str = "planner-state";
@@ -68,11 +68,11 @@ pub struct Unavailable {
 }
 
 impl PlannerState {
-    /// What the options and the provider say; nothing is known of offerings.
-    pub fn of_options(options: &Options, provider: &ProviderConfig, now: Timestamp) -> Self {
+    /// What the options say, and what plans are made by; nothing is known of offerings.
+    pub fn of_options(options: &Options, plan_options: &PlanOptions, now: Timestamp) -> Self {
         Self {
             updated_at: now,
-            options: HeaderOptions::from(&plan_options(options, provider)),
+            options: HeaderOptions::from(plan_options),
             feature_gates: options.feature_gates.by_name(),
             scheduler_config: options.scheduler_config.clone(),
             unavailable: Vec::new(),
@@ -121,17 +121,19 @@ impl PlannerState {
 /// Keeps the ConfigMap up to date until the context is stopped.
 pub async fn run(context: Context) {
     context.store.wait_until_synced().await;
-    // Of the provider's answers that were written down last.
-    let mut written: Option<Vec<(NodePoolName, u64)>> = None;
+    // The provider's answers and the price that were written down last.
+    let mut written: Option<(Vec<(NodePoolName, u64)>, PriceNanoUsdPerHour)> = None;
     let mut complained = false;
     let mut looks = Looks::new(NAME, RHYTHM, &context.beats, &context.stop);
     while looks.next().await {
         let known = instance_types(&context).await;
         let generations = known.iter().map(|(pool, types)| (pool.clone(), types.generation)).collect();
-        if written.as_ref() == Some(&generations) {
+        let plan_options = context.plan_options();
+        let found = (generations, plan_options.disruption.displacement_price);
+        if written.as_ref() == Some(&found) {
             continue;
         }
-        let mut state = PlannerState::of_options(&context.options, context.cloud.config(), context.clock.now());
+        let mut state = PlannerState::of_options(&context.options, &plan_options, context.clock.now());
         state.set_unavailable(known.iter().map(|(pool, types)| (pool.clone(), &*types.types)));
         match write(&context, &state).await {
             Ok(()) => {
@@ -139,7 +141,7 @@ pub async fn run(context: Context) {
                     unavailable_count = state.unavailable.len(),
                     "wrote the planner's state for `dovetail snapshot`"
                 );
-                written = Some(generations);
+                written = Some(found);
                 complained = false;
             }
             Err(error) if !complained => {

@@ -39,7 +39,6 @@ use crate::runtime::beats::Beat;
 use crate::runtime::metrics::{ByController, seconds};
 use crate::world::allocations::Allocations;
 use crate::world::context::Context;
-use crate::world::plan_options::plan_options;
 use crate::world::snapshot;
 use backlog::Backlog;
 use batcher::{Batcher, Trigger};
@@ -132,11 +131,8 @@ impl Provisioner {
             // What was planned within the last moments and goes its way is not planned again.
             let keeps_room = !self.context.store.read().capacity_buffers.is_empty();
             if window_ends.is_some() && retry_at.is_some() && !keeps_room {
-                match places::look(
-                    &self.context.store.read(),
-                    &self.context.assignments,
-                    &plan_options(&self.context.options, self.context.cloud.config()),
-                ) {
+                match places::look(&self.context.store.read(), &self.context.assignments, &self.context.plan_options())
+                {
                     Places::Planned => {
                         debug!("every pending pod is planned already");
                         continue;
@@ -197,7 +193,7 @@ impl Provisioner {
             // The catalogues speak of other names.
             return Outcome::Stale;
         }
-        let options = plan_options(&self.context.options, self.context.cloud.config());
+        let options = self.context.plan_options();
         let buffers = crate::world::buffers::asked(&state);
         let ignored: Vec<_> = state
             .unbound_pods()
@@ -246,6 +242,10 @@ impl Provisioner {
         let planned = commit::Planned { snapshot: &snapshot, plan: &plan, pools: &objects, notes };
         let committed = commit::commit(&self.context, &self.beat, planned).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
+        for machine in committed.created.keys().map(|id| &plan.machines[*id]) {
+            let pods = machine.pods.iter().map(|pod| &snapshot.pods[*pod].pod.uid);
+            self.context.successors.launched(machine.launch.price, pods, self.context.clock.now());
+        }
         let departing = departing::departing((&snapshot, &plan), &launches.held_back, &committed.created, going);
         self.context.departures.note(departing);
         buffers::write(&self.context, &buffers, &snapshot, &plan).await;

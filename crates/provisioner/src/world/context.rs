@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::NodeOverlay;
 use cloudprovider::{CloudProvider, RepairPolicies};
 use kube::Client;
+use scheduling::snapshot::Options as PlanOptions;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +25,7 @@ use crate::world::departures::Departures;
 use crate::world::held_devices::HeldDevices;
 use crate::world::overlays::Overlays;
 use crate::world::pace::Pace;
+use crate::world::plan_options::plan_options;
 use crate::world::status_conditions::StatusConditions;
 use crate::world::store::ClusterStore;
 use crate::world::successors::Successors;
@@ -91,6 +93,11 @@ impl Context {
     /// Runs something that only the end of the process waits for.
     pub fn in_background(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(self.supervision.finite(name, task));
+    }
+
+    /// What changes a plan beside the cluster.
+    pub(crate) fn plan_options(&self) -> PlanOptions {
+        plan_options(&self.options, self.cloud.config(), self.successors.displacement_price(self.clock.now()))
     }
 
     /// When disruption replaces a machine because it is broken; `None` if none is to be repaired, and by the rules of

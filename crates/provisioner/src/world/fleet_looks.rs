@@ -15,7 +15,6 @@ use crate::runtime::panics;
 use crate::world::allocations::Allocations;
 use crate::world::context::Context;
 use crate::world::overlays::Outcome;
-use crate::world::plan_options::plan_options;
 use crate::world::snapshot::{self, Before, For, Memory, Settings};
 use crate::world::store::State;
 
@@ -69,7 +68,7 @@ impl FleetLooks {
             let settings = Settings {
                 whom: For::Disruption,
                 now: context.clock.now(),
-                options: plan_options(&context.options, context.cloud.config()),
+                options: context.plan_options(),
                 scheduler_config: &context.options.scheduler_config,
                 labels: &context.cloud.config().labels,
                 held_devices: &context.held_devices,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloudprovider::ProviderConfig;
+use model::PriceNanoUsdPerHour;
 use scheduling::snapshot::eviction::DeletionCosts;
 use scheduling::snapshot::{DisruptionOptions, Options as PlanOptions, UnsupportedStorage};
 
@@ -17,8 +18,12 @@ pub(crate) fn deletion_costs(options: &Options) -> DeletionCosts {
     }
 }
 
-/// What of the controller's options changes a plan.
-pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> PlanOptions {
+/// What of the controller's options changes a plan, and what was [learned](crate::world::displacement) beside them.
+pub(crate) fn plan_options(
+    options: &Options,
+    provider: &ProviderConfig,
+    displacement_price: PriceNanoUsdPerHour,
+) -> PlanOptions {
     let names = |set: &BTreeSet<String>| set.iter().map(|name| Arc::from(name.as_str())).collect();
     PlanOptions {
         scheduler_names: options.scheduler_names.clone(),
@@ -37,6 +42,7 @@ pub(crate) fn plan_options(options: &Options, provider: &ProviderConfig) -> Plan
             eviction_price_nano_usd: options.eviction_price.0,
             consolidation_horizon: options.consolidation_horizon,
             device_restart: options.device_restart_time,
+            displacement_price,
             spot_to_spot_consolidation: options.feature_gates.spot_to_spot_consolidation,
             terminate_first_drift: options.feature_gates.terminate_first_drift,
             terminate_first_repair: options.feature_gates.terminate_first_repair,

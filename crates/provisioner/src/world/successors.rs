@@ -14,11 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::collections::NameMap;
-use model::{DurationMs, NodeClaimName, Pod, Timestamp, Uid};
+use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, Timestamp, Uid};
 use parking_lot::Mutex;
 
 use crate::runtime::clock::Clock;
 use crate::world::assignments::Assignments;
+use crate::world::displacement::Displacement;
 use crate::world::store::ClusterStore;
 
 /// How long successors are waited for: a drain may take long.
@@ -47,6 +48,7 @@ struct Inner {
     expected: BTreeMap<Uid, Vec<Expected>>,
     /// How many have left.
     left: u64,
+    displacement: Displacement,
 }
 
 #[derive(Debug)]
@@ -85,12 +87,13 @@ impl Successors {
     pub(crate) fn expect(&self, command: &str, others: impl IntoIterator<Item = Move>, now: Timestamp) {
         let mut inner = self.inner.lock();
         let moves = inner.begun.remove(command).unwrap_or_default();
-        let expected = &mut inner.expected;
+        let Inner { expected, displacement, .. } = &mut *inner;
         expected.retain(|_, of_owner| {
             of_owner.retain(|it| it.until > now);
             !of_owner.is_empty()
         });
         let mut count: usize = expected.values().map(Vec::len).sum();
+        let before = count;
         for (predecessor, place) in others.into_iter().chain(moves) {
             let Some(owner) = predecessor.owner.as_ref().map(|owner| owner.uid.clone()) else { continue };
             if count == MOST {
@@ -105,6 +108,7 @@ impl Successors {
             let until = now.saturating_add(EXPECTED_FOR);
             of_owner.push(Expected { predecessor, place, until, left: None, is_open: false });
         }
+        displacement.evicts(count - before, now);
     }
 
     /// Notes that a pod has begun to leave, and since when it is gone.
@@ -128,7 +132,8 @@ impl Successors {
     /// The place of a new pod, if it is a successor. Each place is given once.
     pub(crate) fn take(&self, pod: &Pod, now: Timestamp) -> Option<NodeClaimName> {
         let owner = &pod.owner.as_ref()?.uid;
-        let all = &mut self.inner.lock().expected;
+        let mut inner = self.inner.lock();
+        let Inner { expected: all, displacement, .. } = &mut *inner;
         let of_owner = all.get_mut(owner)?;
         if of_owner.iter().any(|it| it.predecessor.uid == pod.uid) {
             return None;
@@ -148,7 +153,18 @@ impl Successors {
         if of_owner.is_empty() {
             all.remove(owner);
         }
+        displacement.places(&pod.uid, now);
         Some(taken.place)
+    }
+
+    /// Notes that a machine was launched for pods that wait.
+    pub(crate) fn launched<'p>(&self, price: PriceNanoUsdPerHour, pods: impl Iterator<Item = &'p Uid>, now: Timestamp) {
+        self.inner.lock().displacement.launches(price, pods, now);
+    }
+
+    /// What has been launched lately for successors that did not come to their places, for each pod that was evicted.
+    pub(crate) fn displacement_price(&self, now: Timestamp) -> PriceNanoUsdPerHour {
+        self.inner.lock().displacement.price(now)
     }
 
     /// The controllers of pods that have begun to leave and whose successors have not come.
@@ -253,6 +269,24 @@ mod tests {
         assert_eq!(next(), Some("place of c".into()));
         assert_eq!(next(), Some("place of b".into()));
         assert_eq!(next(), Some("place of a".into()), "none has left, so any will do");
+    }
+
+    #[test]
+    fn what_is_launched_for_a_successor_that_had_a_place_counts_for_all_that_were_evicted() {
+        let successors = Successors::default();
+        let now = Timestamp::from_seconds(100);
+        let planned = |index: usize| (pod(&format!("old-{index}"), "web", "1"), "m".into());
+        let moves: Vec<Move> = (0..30).map(planned).collect();
+        successors.expect("c", moves.clone(), now);
+        // The next machine of the command.
+        successors.expect("c", moves, now);
+        let (placed, other) = (pod("placed", "web", "1"), pod("other", "db", "1"));
+        assert!(successors.take(&placed, now).is_some() && successors.take(&other, now).is_none());
+        let launched = |pod: &Pod| successors.launched(PriceNanoUsdPerHour(600), [&pod.uid].into_iter(), now);
+        launched(&other);
+        assert_eq!(successors.displacement_price(now).0, 0);
+        launched(&placed);
+        assert_eq!(successors.displacement_price(now).0, 20);
     }
 
     #[test]

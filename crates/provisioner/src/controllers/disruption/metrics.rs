@@ -101,6 +101,7 @@ pub(crate) struct DisruptionMetrics {
     nodes_consuming_budgets: Family<PoolReasonLabels, Gauge>,
     fleet_price: FloatGauge,
     fleet_price_bound: FloatGauge,
+    displacement_price: FloatGauge,
     stranded_devices_price: Family<DriverLabels, FloatGauge>,
 }
 
@@ -171,6 +172,7 @@ impl DisruptionMetrics {
             nodes_consuming_budgets: Family::default(),
             fleet_price: FloatGauge::default(),
             fleet_price_bound: FloatGauge::default(),
+            displacement_price: FloatGauge::default(),
             stranded_devices_price: Family::default(),
         };
         let karpenter = metrics.registry_mut().sub_registry_with_prefix("karpenter");
@@ -236,6 +238,11 @@ impl DisruptionMetrics {
             "fleet_price_bound",
             "No fleet costs less in which all pods have a place, in dollars per hour; 0 where no bound is known",
             this.fleet_price_bound.clone(),
+        );
+        own.register(
+            "displacement_price",
+            "Price of machines launched lately for moved pods that did not come to their places, in dollars per hour and moved pod",
+            this.displacement_price.clone(),
         );
         own.register(
             "stranded_devices_price",
@@ -351,6 +358,11 @@ impl DisruptionMetrics {
         }
     }
 
+    /// What each pod that moves has to save besides, since others did not come to their places.
+    pub(crate) fn displaced(&self, price: PriceNanoUsdPerHour) {
+        self.displacement_price.set(price.dollars());
+    }
+
     /// A plan was made.
     pub(crate) fn planned(&self, plan: &DisruptionPlan, took: Duration) {
         self.fleet_price.set(plan.fleet_price.before.dollars());
@@ -458,6 +470,7 @@ mod tests {
             ..DisruptionPlan::default()
         };
         of_disruption.planned(&plan, Duration::from_millis(300));
+        of_disruption.displaced(PriceNanoUsdPerHour(20_000_000));
         let labels = DecisionLabels::new(Reason::Underutilized, 2, 1);
         of_disruption.began(&labels, ["a".to_owned()].into_iter());
         let pools = vec![
@@ -496,6 +509,7 @@ mod tests {
             r#"karpenter_nodepools_nodes_consuming_budgets{nodepool="a",reason="unhealthy"} 2"#,
             "dovetail_fleet_price 12.5",
             "dovetail_fleet_price_bound 11.25",
+            "dovetail_displacement_price 0.02",
         ] {
             assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
         }

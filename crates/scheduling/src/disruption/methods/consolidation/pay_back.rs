@@ -4,19 +4,32 @@
 //! pod about which nobody says anything, times the price of an eviction. Devices stand idle while a pod that had them
 //! starts anew, so a machine with such pods costs its price for that time besides. Without a price of evictions any
 //! saving pays, as in Karpenter.
+//!
+//! Part of what a plan would save is lost where pods do not come to their places, and machines are launched for them.
+//! Twice what that was of late, for each pod that was moved, has to be saved in any case.
+//!
+//! Differs: `displacement-price`. Karpenter counts on what it has planned.
 
 use crate::snapshot::DisruptionOptions;
 use crate::snapshot::eviction::EvictionCost;
 use crate::snapshot::fleet::{FleetNode, FleetPod, Moves};
+use crate::tuning::DISPLACEMENT_MARGIN;
 
 const MS_PER_HOUR: i128 = 3_600_000;
 
 /// The least saving by which it pays to evict the pods of a machine, in nano-dollars per hour; at least 1.
 pub(super) fn wanted(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
+    let movers = i128::try_from(machine.movers().count()).unwrap_or(i128::MAX);
+    let lost = movers.saturating_mul(i128::from(options.displacement_price.0.max(0)));
+    let lost = lost.saturating_mul(DISPLACEMENT_MARGIN);
+    lost.saturating_add(of_evictions(options, machine)).clamp(1, i128::from(i64::MAX))
+}
+
+fn of_evictions(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
     let cost: i128 = machine.movers().map(|pod| i128::from(pod.cost.0.max(0))).sum();
     let evictions = cost.saturating_mul(i128::from(options.eviction_price_nano_usd.max(0)));
     if evictions == 0 {
-        return 1;
+        return 0;
     }
     let horizon = i128::from(options.consolidation_horizon.0.max(0)) * i128::from(EvictionCost::ONE.0);
     if horizon == 0 {
@@ -25,8 +38,7 @@ pub(super) fn wanted(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
     }
     let costs = evictions.saturating_mul(MS_PER_HOUR).saturating_add(idle_devices(options, machine));
     // Rounded up.
-    let wanted = costs.saturating_add(horizon - 1) / horizon;
-    wanted.clamp(1, i128::from(i64::MAX))
+    costs.saturating_add(horizon - 1) / horizon
 }
 
 /// What the machine costs while pods with devices start anew elsewhere, in units of [`EvictionCost::ONE`] of a
@@ -102,6 +114,26 @@ mod tests {
             };
             assert_eq!(wanted(&options, &machine(costs)), *expected, "{why}");
         }
+    }
+
+    #[test]
+    fn what_moved_pods_have_cost_of_late_is_to_be_saved_besides() {
+        let of = |price: i64, lost: i64, costs: &[i64]| {
+            let displacement_price = model::PriceNanoUsdPerHour(lost);
+            let options = DisruptionOptions {
+                eviction_price_nano_usd: price,
+                displacement_price,
+                ..DisruptionOptions::default()
+            };
+            wanted(&options, &machine(costs))
+        };
+        let one = EvictionCost::ONE.0;
+        assert_eq!(of(0, 70, &[one, one]), 2 * 140);
+        assert_eq!(of(0, 70, &[]), 1);
+        assert_eq!(of(0, -70, &[one]), 1);
+        // Whoever is cheap to evict is displaced as others are.
+        assert_eq!(of(500, 70, &[one, one / 2]), 750 + 2 * 140);
+        assert_eq!(of(i64::MAX, i64::MAX, &[10 * one; 500]), i128::from(i64::MAX));
     }
 
     /// A machine that costs so much, with two pods, of which the first may have devices.
