@@ -242,9 +242,10 @@ impl Provisioner {
         let planned = commit::Planned { snapshot: &snapshot, plan: &plan, pools: &objects, notes };
         let committed = commit::commit(&self.context, &self.beat, planned).await;
         self.report.committed(&self.context, &snapshot, &plan, &committed);
+        let now = self.context.clock.now();
         for machine in committed.created.keys().map(|id| &plan.machines[*id]) {
             let pods = machine.pods.iter().map(|pod| &snapshot.pods[*pod].pod.uid);
-            self.context.successors.launched(machine.launch.price, pods, self.context.clock.now());
+            self.context.successors.launched(machine.launch.price, pods, now);
         }
         let departing = departing::departing((&snapshot, &plan), &launches.held_back, &committed.created, going);
         self.context.departures.note(departing);

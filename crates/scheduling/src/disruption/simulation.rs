@@ -19,7 +19,7 @@ use super::plan::Simulated;
 use crate::catalogue::{Offering, Reservation};
 use crate::plan::{ExistingPlacement, Refusal};
 use crate::provisioning;
-use crate::snapshot::fleet::{FleetNode, Moves, UnderWay};
+use crate::snapshot::fleet::{FleetNode, UnderWay};
 use crate::snapshot::{Excluded, Limit, Node, NodeId, NodeState, PodId, Snapshot};
 
 /// A simulation, and which of its pods move.
@@ -72,7 +72,8 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
             let moves = goes(machine) || what.could_go.contains(&machine.node);
             moves && !what.in_domains.contains(&machine.node)
         });
-        context.homes().stays(free.flat_map(|machine| &machine.pods).map(|pod| &*pod.pod), &snapshot.interner)
+        let free = free.flat_map(|machine| machine.moving()).map(|pending| &*pending.pod);
+        context.homes().stays(free, &snapshot.interner)
     });
     for machine in &context.fleet.nodes {
         let node = machine.node;
@@ -90,14 +91,10 @@ pub(super) fn as_if(context: &Context<'_>, what: &What) -> (Snapshot, BTreeMap<P
         if what.credited.contains(&node) {
             free_reservation(&mut snapshot, machine);
         }
-        for pod in &machine.pods {
-            let Moves::As(pending) = &pod.moves else { continue };
-            if waiting.contains(&pod.pod.uid) {
-                continue;
-            }
+        for pending in machine.moving().filter(|pending| !waiting.contains(&pending.pod.uid)) {
             let mut mover = pending.clone();
             if what.in_domains.contains(&node) {
-                mover.stays_within = stays.as_ref().and_then(|stays| stays.of(&pod.pod)).cloned();
+                mover.stays_within = stays.as_ref().and_then(|stays| stays.of(&pending.pod)).cloned();
             }
             let id = snapshot.pods.push(mover);
             if could_go || what.leaving.contains(&node) {

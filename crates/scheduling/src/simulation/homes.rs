@@ -35,8 +35,8 @@ use crate::simulation::topology::{
     AllCounts, Checking, DomainId, Group, GroupId, Involvement, Kind, Place, Scope, Topology,
 };
 use crate::snapshot::coupling::coupled_over;
-use crate::snapshot::fleet::{Fleet, Moves};
-use crate::snapshot::{NodeId, PendingPod, Snapshot};
+use crate::snapshot::fleet::Fleet;
+use crate::snapshot::{NodeId, PendingPod, PodId, Snapshot};
 
 define_id! {
     /// Pods of one class that are in the same domains.
@@ -88,13 +88,7 @@ pub(crate) struct Stays<'h> {
 impl Homes {
     /// For all pods of the fleet that would have to move.
     pub(crate) fn new(snapshot: &Snapshot, fleet: &Fleet) -> Self {
-        let movers = fleet.nodes.iter().flat_map(|machine| {
-            let moving = machine.pods.iter().filter_map(|pod| match &pod.moves {
-                Moves::As(pending) => Some(pending),
-                _ => None,
-            });
-            moving.map(|pending| (pending, machine.node))
-        });
+        let movers = fleet.nodes.iter().flat_map(|machine| machine.moving().map(|pending| (pending, machine.node)));
         let movers: Vec<(&PendingPod, NodeId)> = movers.collect();
         let is_coupled = |shape: &PodShape| coupled_over(shape, &snapshot.interner).next().is_some();
         let mut coupled: FastMap<*const PodShape, bool> = FastMap::default();
@@ -108,9 +102,9 @@ impl Homes {
         let (probes, mut kinds) = probes(snapshot, movers.iter().map(|(pending, _)| *pending).chain(&snapshot.pods));
         let (classes, topology) = classes::classes(&Request::of(&probes), &ResourceVec::default());
         let counts = topology.start_in(&topology.domains_of_nodes());
-        let mut class_of: FastMap<usize, ClassId> = FastMap::default();
+        let mut class_of: FastMap<PodId, ClassId> = FastMap::default();
         for (id, class) in classes.iter_enumerated() {
-            class_of.extend(class.members.iter().map(|pod| (model::Id::index(*pod), id)));
+            class_of.extend(class.members.iter().map(|pod| (*pod, id)));
         }
         let mut alone = Alone { topology: &topology, counts };
         let mut known: FastMap<(ClassId, Vec<Place>), SpotId> = FastMap::default();
@@ -165,20 +159,16 @@ impl Homes {
     pub(crate) fn stays<'p>(&self, free: impl Iterator<Item = &'p Pod>, names: &Interner) -> Stays<'_> {
         let mut free: IdSet<SpotId> = free.filter_map(|pod| self.spot_of.get(&pod.uid)).copied().collect();
         free.extend(self.free.iter());
-        let mut requirements: IdVec<SpotId, Vec<Requirement>> = self.spots.map(|_| Vec::new());
-        let keys: BTreeSet<KeyId> = self.rules.iter().map(|rule| rule.key).collect();
-        let keys = keys.into_iter().chain(self.spots.iter().flat_map(|spot| spot.0.iter().map(|home| home.key)));
-        for key in keys.collect::<BTreeSet<KeyId>>() {
-            for spot in self.staying(key, &free).iter() {
-                let home = self.spots[spot].0.iter().find(|home| home.key == key);
-                requirements[spot].extend(home.map(|home| Requirement::new(key, ValueSet::one(home.value))));
-            }
-        }
-        let within = requirements.map(|of_spot| {
-            let within = Requirements::from_requirements(of_spot.iter().cloned(), names);
+        let keys: BTreeSet<KeyId> = self.spots.iter().flat_map(|spot| &spot.0).map(|home| home.key).collect();
+        let staying: BTreeMap<KeyId, IdSet<SpotId>> =
+            keys.into_iter().map(|key| (key, self.staying(key, &free))).collect();
+        let within = self.spots.iter_enumerated().map(|(spot, Spot(homes))| {
+            let stays = |home: &&Home| staying.get(&home.key).is_some_and(|spots| spots.contains(spot));
+            let kept = homes.iter().filter(stays).map(|home| Requirement::new(home.key, ValueSet::one(home.value)));
+            let within = Requirements::from_requirements(kept, names);
             (!within.is_empty()).then(|| Arc::new(within))
         });
-        Stays { homes: self, within }
+        Stays { homes: self, within: within.collect() }
     }
 
     /// The pods that stay in their domains of a label.
@@ -248,18 +238,18 @@ fn nodes_by_name(snapshot: &Snapshot) -> NameMap<&NodeName, NodeId> {
 fn probes<'p>(
     snapshot: &Snapshot,
     pods: impl Iterator<Item = &'p PendingPod>,
-) -> (Snapshot, std::vec::IntoIter<usize>) {
+) -> (Snapshot, std::vec::IntoIter<PodId>) {
     let mut probes = Snapshot { pods: IdVec::default(), devices: None, fleet: None, ..snapshot.clone() };
-    let mut kinds: FastMap<(*const PodShape, &Arc<str>, &Labels), usize> = FastMap::default();
+    let mut kinds: FastMap<(*const PodShape, &Arc<str>, &Labels), PodId> = FastMap::default();
     let kind_of = pods.map(|pending| {
         let pod = &pending.pod;
         *kinds.entry((Arc::as_ptr(&pod.shape), &pod.name.namespace, &pod.labels)).or_insert_with(|| {
             let waits = Pod { node_name: None, nominated_node_name: None, ..Pod::clone(pod) };
             let probe = PendingPod { pod: Arc::new(waits), devices: None, ..PendingPod::clone(pending) };
-            model::Id::index(probes.pods.push(probe))
+            probes.pods.push(probe)
         })
     });
-    let kind_of: Vec<usize> = kind_of.collect();
+    let kind_of: Vec<PodId> = kind_of.collect();
     (probes, kind_of.into_iter())
 }
 

@@ -361,7 +361,15 @@ impl FleetNode {
         self.pods.iter().filter(|pod| !matches!(pod.moves, Moves::No))
     }
 
-    /// Those of them that are planned for, to be changed before anybody plans.
+    /// Those of them that are planned for.
+    pub fn moving(&self) -> impl Iterator<Item = &PendingPod> {
+        self.pods.iter().filter_map(|pod| match &pod.moves {
+            Moves::As(pending) => Some(pending),
+            Moves::No | Moves::LeftToOthers(_) => None,
+        })
+    }
+
+    /// The same, to be changed before anybody plans.
     pub fn moving_mut(&mut self) -> impl Iterator<Item = &mut PendingPod> {
         self.pods.iter_mut().filter_map(|pod| match &mut pod.moves {
             Moves::As(pending) => Some(pending),

@@ -14,11 +14,10 @@
 //! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
 //! classes have; Karpenter goes by their names.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::pod::PodPhase;
-use model::{DurationMs, Interner, Pod, Timestamp, Uid};
+use model::{DurationMs, Interner, Pod, ResourceId, Timestamp, Uid};
 use scheduling::snapshot::eviction::tolerates_disruption;
 
 use super::devices_in_use::{DevicesInUse, Use};
@@ -83,13 +82,13 @@ pub(crate) fn decide<'a>(
     let first_tier = others.iter().map(|pod| tier(pod)).min();
     let next = others.into_iter().filter(|pod| Some(tier(pod)) == first_tier && pod.deletion_timestamp.is_none());
     let mut next: Vec<&Pod> = forced.into_iter().chain(next).collect();
-    next.sort_by_cached_key(|pod| (Reverse(size(pod, interner)), pod.name.clone()));
+    next.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.name.cmp(&b.name)));
     Drain { remaining: remaining.len(), next, claims }
 }
 
 /// Processors, then memory.
-fn size(pod: &Pod, interner: &Interner) -> [i64; 2] {
-    ["cpu", "memory"].map(|name| interner.find_resource(name).map_or(0, |resource| pod.shape.requests.get(resource)))
+fn size(pod: &Pod) -> [i64; 2] {
+    [ResourceId::CPU, ResourceId::MEMORY].map(|resource| pod.shape.requests.get(resource))
 }
 
 /// The drivers' pods that have not been asked to leave yet and are needed, by uid, with what for.

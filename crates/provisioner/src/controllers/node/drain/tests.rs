@@ -53,17 +53,15 @@ fn pods_leave_in_four_tiers() {
 
 #[test]
 fn the_largest_of_a_tier_leaves_first() {
-    let mut interner = Interner::new();
-    let (cpu, memory) = (interner.resource("cpu"), interner.resource("memory"));
-    let sized = |(name, of_cpu, of_memory): (&str, i64, i64)| {
+    let sized = |(name, cpu, memory): (&str, i64, i64)| {
         let mut pod = pod(name);
         let shape = Arc::make_mut(&mut pod.shape);
-        shape.requests.set(cpu, of_cpu);
-        shape.requests.set(memory, of_memory);
+        shape.requests.set(ResourceId::CPU, cpu);
+        shape.requests.set(ResourceId::MEMORY, memory);
         pod
     };
     let pods = [("b", 1, 5), ("a", 1, 5), ("wide", 1, 9), ("large", 2, 1), ("none", 0, 0)].map(sized);
-    let in_use = DevicesInUse::default();
+    let (interner, in_use) = (Interner::new(), DevicesInUse::default());
     let drain = decide(&pods, &in_use, None, &interner, NOW);
     let order: Vec<&str> = drain.next.iter().map(|pod| &*pod.name.name).collect();
     assert_eq!(order, ["large", "wide", "a", "b", "none"]);

@@ -12,7 +12,7 @@
 
 use crate::snapshot::DisruptionOptions;
 use crate::snapshot::eviction::EvictionCost;
-use crate::snapshot::fleet::{FleetNode, FleetPod, Moves};
+use crate::snapshot::fleet::FleetNode;
 use crate::tuning::DISPLACEMENT_MARGIN;
 
 const MS_PER_HOUR: i128 = 3_600_000;
@@ -44,11 +44,7 @@ fn of_evictions(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
 /// What the machine costs while pods with devices start anew elsewhere, in units of [`EvictionCost::ONE`] of a
 /// nano-dollar per hour, times milliseconds.
 fn idle_devices(options: &DisruptionOptions, machine: &FleetNode) -> i128 {
-    let has_devices = |pod: &FleetPod| match &pod.moves {
-        Moves::As(pending) => pending.devices.is_some(),
-        Moves::No | Moves::LeftToOthers(_) => false,
-    };
-    if !machine.pods.iter().any(has_devices) {
+    if !machine.moving().any(|pending| pending.devices.is_some()) {
         return 0;
     }
     let price = machine.machine.price().map_or(0, |price| i128::from(price.0.max(0)));
