@@ -369,7 +369,7 @@ impl FleetNode {
         })
     }
 
-    /// The same, to be changed before anybody plans.
+    /// Pods that have to be placed elsewhere and are planned for, to be changed before anybody plans.
     pub fn moving_mut(&mut self) -> impl Iterator<Item = &mut PendingPod> {
         self.pods.iter_mut().filter_map(|pod| match &mut pod.moves {
             Moves::As(pending) => Some(pending),
