@@ -57,10 +57,10 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* nodeRepair: true -> NodeRepair=true, as one list in the order of the names */}}
+{{/* nodeRepair: true -> NodeRepair=true, as one list in the order of the names. The context is the gates. */}}
 {{- define "dovetail.featureGates" -}}
 {{- $gates := list -}}
-{{- range $name, $on := .Values.settings.featureGates -}}
+{{- range $name, $on := . -}}
 {{- $gates = append $gates (printf "%s%s=%t" (substr 0 1 $name | upper) (substr 1 -1 $name) $on) -}}
 {{- end -}}
 {{- join "," $gates -}}

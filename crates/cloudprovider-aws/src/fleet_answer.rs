@@ -164,7 +164,13 @@ mod tests {
     }
 
     fn template(market: Market) -> BTreeMap<String, TemplateKey> {
-        let key = TemplateKey { image_id: "ami-1".to_owned(), max_pods: 29, efa_count: 0, market };
+        let key = TemplateKey {
+            image_id: "ami-1".to_owned(),
+            max_pods: 29,
+            efa_count: 0,
+            market,
+            reserved: Default::default(),
+        };
         [("t".to_owned(), key)].into()
     }
 

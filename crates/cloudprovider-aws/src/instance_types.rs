@@ -50,6 +50,14 @@ impl Resolver<'_> {
             dynamic_resources: DynamicResources::default(),
         }
     }
+
+    /// The first setting of the kubelet whose expression fails on a type, with the reason.
+    pub fn failed_expression(&self, info: &InstanceTypeInfo) -> Option<(String, String)> {
+        let computed = &self.settings.kubelet.computed;
+        let told = |pods| capacity::told(info, pods);
+        let for_pods = told(capacity::family_pods(info, self.settings, self.options));
+        computed.failure(&for_pods, &told(capacity::pods(info, self.settings, self.options)))
+    }
 }
 
 /// Puts the memory that machines of a type were seen to have in the place of the estimate. What must stay free is

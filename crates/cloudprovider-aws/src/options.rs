@@ -7,6 +7,7 @@ use std::time::Duration;
 use cloudprovider::options::{OptionDeclaration, OptionKind, OptionValues, Visibility};
 
 use crate::instance_types::settings::MachineOptions;
+use crate::node_class::kubelet::Expressions;
 
 const fn text(flag: &'static str, env: &'static str, help: &'static str) -> OptionDeclaration {
     OptionDeclaration { flag, env, kind: OptionKind::Text, help, visibility: Visibility::Shown }
@@ -149,8 +150,6 @@ pub struct Options {
     pub security_group_refresh_interval: Duration,
     /// The namespace of what is written down over a restart; the process' own where absent.
     pub records_namespace: Option<String>,
-    /// Whether settings of the kubelet may be expressions.
-    pub node_class_cel: bool,
     /// Gates that nothing reads, for a line in the log.
     pub unknown_gates: Vec<String>,
 }
@@ -191,6 +190,7 @@ impl Options {
                     share,
                 )?
                 .unwrap_or(machines.vm_memory_overhead_nano),
+                expressions: if gates.node_class_cel { Expressions::Allowed } else { Expressions::Disabled },
                 reserved_enis: parsed(values, RESERVED_ENIS, "is not a whole number, 0 or more", |it| it.parse().ok())?
                     .unwrap_or(machines.reserved_enis),
             },
@@ -198,7 +198,6 @@ impl Options {
             subnet_refresh_interval: interval(values, SUBNET_REFRESH_INTERVAL)?,
             security_group_refresh_interval: interval(values, SECURITY_GROUP_REFRESH_INTERVAL)?,
             records_namespace: text(RECORDS_NAMESPACE),
-            node_class_cel: gates.node_class_cel,
             unknown_gates: gates.unknown,
         })
     }
@@ -276,7 +275,8 @@ mod tests {
         let options = options(&[("cluster-name", "c")]).unwrap();
         assert_eq!((options.machines.vm_memory_overhead_nano, options.machines.reserved_enis), (75_000_000, 0));
         assert_eq!(options.ami_refresh_interval, Duration::from_secs(60));
-        assert!(!options.isolated_vpc && !options.disable_dry_run && !options.node_class_cel);
+        assert!(!options.isolated_vpc && !options.disable_dry_run);
+        assert_eq!(options.machines.expressions, Expressions::Disabled);
         assert_eq!((options.cluster_endpoint, options.interruption_queue), (None, None));
     }
 
@@ -293,7 +293,7 @@ mod tests {
         .unwrap();
         assert_eq!((options.machines.vm_memory_overhead_nano, options.machines.reserved_enis), (50_000_000, 1));
         assert_eq!(options.subnet_refresh_interval, Duration::from_secs(150));
-        assert!(options.node_class_cel);
+        assert_eq!(options.machines.expressions, Expressions::Allowed);
         assert_eq!(options.unknown_gates, ["Other"]);
     }
 

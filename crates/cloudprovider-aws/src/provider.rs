@@ -47,11 +47,12 @@ use self::readiness::{UNKNOWN, readiness};
 use self::templates::Templates;
 use crate::declaration::{DECLARATION, provider_labels};
 use crate::fleet_answer::{Outcome, evidence};
+use crate::instance_types::Resolver;
 use crate::instance_types::settings::{MachineOptions, NodeSettings};
 use crate::launch::batch::{Claim, Wanted};
 use crate::launch::fleet::Choice;
 use crate::launch::resolve::{LaunchInput, asked, asked_partition, resolve};
-use crate::node_class::kubelet::{Expressions, Kubelet};
+use crate::node_class::kubelet::{Kubelet, Problem};
 use crate::node_class::{NodeClass, decode};
 use crate::provider_id::MachineId;
 use crate::service::ec2::{Machine, MachineState, PlacementGroup};
@@ -223,10 +224,27 @@ impl Ec2CloudProvider {
         Ok(class)
     }
 
+    /// The kubelet's settings in a node class.
+    pub(crate) fn kubelet(&self, class: &NodeClass) -> Result<Kubelet, Vec<Problem>> {
+        Kubelet::read(&class.spec.kubelet, class.spec.ami_family, self.inner.machines.expressions)
+    }
+
+    /// The first setting of the kubelet whose expression fails on an instance type of the region, and why.
+    pub(crate) async fn failed_expression(&self, class: &NodeClass) -> Result<Option<String>, Error> {
+        let Ok(kubelet) = self.kubelet(class) else { return Ok(None) };
+        if kubelet.computed.is_empty() {
+            return Ok(None);
+        }
+        let Ok(settings) = NodeSettings::of_node_class(class, &kubelet, None) else { return Ok(None) };
+        let (_, region) = self.inner.market.region().await?;
+        let resolver = Resolver { region: &self.inner.region, settings: &settings, options: &self.inner.machines };
+        let failed = region.types.values().find_map(|info| resolver.failed_expression(info));
+        Ok(failed.map(|(field, why)| format!("spec.kubelet.{field}: {why}")))
+    }
+
     /// What is known of a node class that was read.
     async fn understood(&self, class: NodeClass) -> Result<Ready, Error> {
-        let kubelet = Kubelet::read(&class.spec.kubelet, class.spec.ami_family, Expressions::Disabled);
-        let kubelet = kubelet.map_err(|problems| {
+        let kubelet = self.kubelet(&class).map_err(|problems| {
             let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
             Error::NodeClassNotReady(format!("EC2NodeClass {}: {}", class.name, all.join("; ")))
         })?;

@@ -8,7 +8,7 @@ mod literals;
 use std::sync::Arc;
 
 use super::ast::{Comprehension, Expr, ExprKind, Literal, NodeId, op, qualified_name};
-use super::environment::Environment;
+use super::environment::{Environment, Gives};
 use super::error::{CompileErrorKind, ErrorAt};
 use super::functions::conversions::named_type;
 use super::library::{Libraries, Library, Overload};
@@ -22,7 +22,7 @@ pub(crate) struct Checked {
     /// The overloads that a call may turn out to be.
     pub(crate) overloads: Vec<Vec<&'static Overload>>,
     pub(crate) parsed_offsets: Vec<u32>,
-    pub(crate) libraries: Libraries,
+    pub(crate) environment: Environment,
 }
 
 impl Checked {
@@ -64,21 +64,15 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
     // Literals are looked at first.
     let wrong_result = (!environment.allows_result(&result)).then(|| {
         let found = result.to_string();
-        let kind = if environment.derives_attribute {
-            CompileErrorKind::DerivedType(found)
-        } else {
-            CompileErrorKind::ResultType(found)
+        let kind = match environment.gives {
+            Gives::Verdict => CompileErrorKind::ResultType(found),
+            Gives::Attribute => CompileErrorKind::DerivedType(found),
+            Gives::Number => CompileErrorKind::NumberType(found),
         };
         checker.error(&expr, kind)
     });
     let types = checker.types.iter().map(|of| checker.unifier.resolve(of, true)).collect();
-    let checked = Checked {
-        expr,
-        types,
-        overloads: checker.overloads,
-        parsed_offsets: checker.offsets,
-        libraries: environment.libraries,
-    };
+    let checked = Checked { expr, types, overloads: checker.overloads, parsed_offsets: checker.offsets, environment };
     literals::literals_fit(&checked, &checked.expr, false)?;
     wrong_result.map_or(Ok(checked), Err)
 }
@@ -148,11 +142,11 @@ impl Checker {
         self.environment.libraries == Libraries::Since1_37 && self.scopes.iter().any(|(found, _)| **found == *first)
     }
 
-    /// The type of `device` or the name of a type.
+    /// The type of `device` or of another variable, or the name of a type.
     fn global(&self, node: &Expr) -> Check<Type> {
         let ExprKind::Ident(name) = &node.kind else { return Ok(Type::Error) };
-        if without_dot(name) == "device" {
-            return Ok(Type::Device);
+        if let Some(of) = self.environment.variable_type(without_dot(name)) {
+            return Ok(of);
         }
         match named_type(without_dot(name)) {
             Some(of) => Ok(Type::Type(Some(Arc::new(of)))),

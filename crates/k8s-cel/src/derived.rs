@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::checker::check;
 use super::cost::estimate;
 use super::device::DeviceView;
-use super::environment::Environment;
-use super::error::{CompileError, CompileErrorKind, EvalError};
+use super::environment::{Environment, Gives};
+use super::error::{CompileError, EvalError};
 use super::eval::evaluate;
 use super::parser::parse;
 use super::plan::{Plan, plan};
-use super::selector::{MAX_COST, MAX_LENGTH};
+use super::selector::{MAX_COST, MAX_LENGTH, check_length};
 use super::value::Value;
 use dra_types::{AttributeValue, Compat};
 
@@ -29,11 +29,8 @@ impl DerivedExpression {
     /// # Errors
     /// The text is refused, with its place and the reason.
     pub fn compile(text: &str, compat: &Compat) -> Result<Self, CompileError> {
-        if text.len() > MAX_LENGTH {
-            let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
-            return Err(CompileError { line: 1, column: 1, kind });
-        }
-        let environment = Environment { derives_attribute: true, ..Environment::stored(compat) };
+        check_length(text)?;
+        let environment = Environment { gives: Gives::Attribute, ..Environment::stored(compat) };
         let plan = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| plan(&checked));
         Ok(Self { plan: Arc::new(plan.map_err(|error| error.in_text(text))?) })
     }
@@ -47,7 +44,7 @@ impl DerivedExpression {
         if text.len() > MAX_LENGTH {
             return Self::compile(text, compat).map(|_| u64::MAX);
         }
-        let environment = Environment { derives_attribute: true, ..Environment::new(compat) };
+        let environment = Environment { gives: Gives::Attribute, ..Environment::new(compat) };
         let cost = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| {
             let cost = estimate(&checked);
             plan(&checked).map(|_| cost)

@@ -1,6 +1,7 @@
-//! What an expression can refer to and may give: the fields of `device`, the functions, the types of a result.
+//! What an expression can refer to and may give: the fields of `device` or variables, the functions, the types of a
+//! result.
 
-use super::library::{Libraries, Library, library};
+use super::library::{Libraries, Library, library, numbers};
 use super::types::Type;
 use dra_types::{Compat, Gate, KubernetesMinor};
 
@@ -14,8 +15,33 @@ pub(crate) struct Environment {
     pub(crate) libraries: Libraries,
     /// Attributes that may be lists.
     pub(crate) list_attributes: bool,
-    /// The expression computes an attribute (KEP-6080) and gives what an attribute can hold, not a verdict.
-    pub(crate) derives_attribute: bool,
+    /// What it gives.
+    pub(crate) gives: Gives,
+    /// What there is in place of `device`.
+    pub(crate) variables: Option<Variables>,
+}
+
+/// What an expression gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gives {
+    /// A selector's verdict.
+    Verdict,
+    /// What an attribute can hold (KEP-6080).
+    Attribute,
+    /// An integer or a double.
+    Number,
+}
+
+/// Names with their types.
+pub type Variables = &'static [(&'static str, VariableType)];
+
+/// The type of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VariableType {
+    /// A whole number.
+    Int,
+    /// A text.
+    String,
 }
 
 impl Environment {
@@ -29,7 +55,8 @@ impl Environment {
             libraries,
             // From 1.37 on the newest type of `device` is that of every stored expression.
             list_attributes: compat.is_on(Gate::ListTypeAttributes) || libraries == Libraries::Since1_37,
-            derives_attribute: false,
+            gives: Gives::Verdict,
+            variables: None,
         }
     }
 
@@ -42,20 +69,42 @@ impl Environment {
             includes: list_attributes,
             libraries: Libraries::of(compat),
             list_attributes,
-            derives_attribute: false,
+            gives: Gives::Verdict,
+            variables: None,
         }
+    }
+
+    /// What an expression for a number can refer to.
+    pub(crate) fn number(variables: Variables) -> Self {
+        Self {
+            allow_multiple_allocations: false,
+            includes: false,
+            libraries: Libraries::Since1_37,
+            list_attributes: false,
+            gives: Gives::Number,
+            variables: Some(variables),
+        }
+    }
+
+    /// The type of a name at the top.
+    pub(crate) fn variable_type(self, name: &str) -> Option<Type> {
+        let Some(variables) = self.variables else { return (name == "device").then_some(Type::Device) };
+        variables.iter().find(|(variable, _)| *variable == name).map(|(_, of)| match of {
+            VariableType::Int => Type::Int,
+            VariableType::String => Type::String,
+        })
     }
 
     /// Whether an expression may give a value of this type.
     pub(crate) fn allows_result(self, result: &Type) -> bool {
-        if self.derives_attribute {
+        match (self.gives, result) {
             // A stored expression may give lists whether the gate for them is on or not.
-            return result.is_attribute() || matches!(result, Type::List(element) if element.is_attribute());
-        }
-        match result {
-            Type::Bool | Type::Any => true,
-            Type::Dyn => self.list_attributes,
-            _ => false,
+            (Gives::Attribute, Type::List(element)) => element.is_attribute(),
+            (Gives::Attribute, result) => result.is_attribute(),
+            (Gives::Number, result) => matches!(result, Type::Int | Type::Double),
+            (Gives::Verdict, Type::Bool | Type::Any) => true,
+            (Gives::Verdict, Type::Dyn) => self.list_attributes,
+            (Gives::Verdict, _) => false,
         }
     }
 
@@ -76,6 +125,9 @@ impl Environment {
     }
 
     pub(crate) fn functions(self) -> &'static Library {
-        library(self.includes, self.libraries)
+        match self.gives {
+            Gives::Number => numbers(),
+            Gives::Verdict | Gives::Attribute => library(self.includes, self.libraries),
+        }
     }
 }

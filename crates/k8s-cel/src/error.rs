@@ -59,6 +59,9 @@ pub enum CompileErrorKind {
     /// A derived attribute must be something that an attribute can hold.
     #[error("must evaluate to a string, integer, boolean, semver or a list of one of them, not {0}")]
     DerivedType(String),
+    /// A number must be one.
+    #[error("must evaluate to an integer or a double, not {0}")]
+    NumberType(String),
 }
 
 /// An error and the byte it is about; becomes a [`CompileError`] once the text is at hand.
@@ -122,6 +125,9 @@ pub enum EvalError {
     /// The value is nothing that an attribute can hold.
     #[error("CEL result of type {0} cannot be the value of an attribute")]
     NotAnAttribute(&'static str),
+    /// The value is no number, or none that 64 bits hold.
+    #[error("{0} is no number that can be used")]
+    NotANumber(Arc<str>),
     /// Upstream's evaluator crashes here, which ends the evaluation even where the other side of `||` decides: it
     /// cannot count the cost of sorting what is no list, nor look up a version or bytes in a list of constants.
     #[error("internal error: the API server's and scheduler's evaluators crash on this")]

@@ -5,6 +5,8 @@
 //! worst-case cost (`cost`) → plan (`plan`) → evaluation with its actual cost (`eval`), for simple ones by a program
 //! over numbered attributes (`slots`).
 //!
+//! A [`NumberExpression`] goes the same way, over variables of its own instead of a device.
+//!
 //! What holds:
 //! * A text that upstream refuses to compile is refused, with line and column.
 //! * A failed evaluation is an [`EvalError`], never "no match".
@@ -38,6 +40,7 @@ mod lexer;
 mod library;
 mod macros;
 mod new_texts;
+mod number;
 mod parser;
 mod plan;
 mod selector;
@@ -47,8 +50,10 @@ mod value;
 
 pub use derived::DerivedExpression;
 pub use device::DeviceView;
+pub use environment::{VariableType, Variables};
 pub use error::{CompileError, CompileErrorKind, EvalError};
 pub use new_texts::compiles;
+pub use number::{NumberExpression, VariableValue};
 pub use selector::{Evaluation, MAX_COST, MAX_LENGTH, Selector};
 pub use slots::{SlotProgram, SlotRow, SlotTable};
 

@@ -72,6 +72,24 @@ pub(crate) fn library(includes: bool, libraries: Libraries) -> &'static Library 
     }
 }
 
+/// The functions of an expression for a number: the standard library, and `min` and `max` of two numbers, as
+/// `pkg/cel/environment.go` of karpenter-provider-aws 1.15 has them.
+pub(crate) fn numbers() -> &'static Library {
+    static NUMBERS: LazyLock<Library> = LazyLock::new(|| {
+        let mut builder = Builder(BTreeMap::new());
+        standard::logic(&mut builder);
+        standard::arithmetic(&mut builder);
+        standard::comparisons(&mut builder);
+        standard::containers(&mut builder);
+        standard::type_conversions(&mut builder, Libraries::Since1_37);
+        standard::string_functions(&mut builder);
+        standard::time_functions(&mut builder);
+        standard::least_and_greatest(&mut builder);
+        builder.0
+    });
+    &NUMBERS
+}
+
 const A: Type = Type::Param(0);
 const B: Type = Type::Param(1);
 
@@ -116,6 +134,7 @@ fn build(includes: bool, libraries: Libraries) -> Library {
     if libraries == Libraries::UpTo1_36 {
         kubernetes::kubernetes_lists(&mut builder);
     }
+    standard::string_functions(&mut builder);
     extensions::string_functions(&mut builder);
     standard::time_functions(&mut builder);
     extensions::optionals(&mut builder);

@@ -189,15 +189,24 @@ impl Planner<'_> {
         self.scopes.iter().rev().find(|(found, _)| **found == *name).map(|(_, position)| *position)
     }
 
-    /// `device` or the name of a type.
+    /// `device`, another variable, or the name of a type.
     fn global(&self, node: &Expr, name: &str) -> Planned<Plan> {
         let bare = name.strip_prefix('.').unwrap_or(name);
         // Only `.name` passes by the variables of macros.
         let is_hidden = bare.split('.').next().is_some_and(|first| self.local(first).is_some());
+        let is_variable = self.checked.environment.variable_type(bare).is_some();
         Ok(match bare {
-            "device" if is_hidden => attribute(Base::HiddenDevice),
-            "device" => attribute(Base::Device),
-            _ if is_hidden && self.checked.libraries == Libraries::Since1_37 => {
+            _ if is_variable => {
+                let base = if is_hidden { Base::HiddenDevice } else { Base::Device };
+                let mut attribute = Attribute { base, qualifiers: Vec::new() };
+                // Variables besides `device` are entries of one map.
+                if self.checked.environment.variables.is_some() {
+                    let key = Key::Constant(Value::string(bare));
+                    attribute.qualifiers.push(Qualifier { key, optional: false });
+                }
+                Plan::Attribute(Box::new(attribute))
+            }
+            _ if is_hidden && self.checked.environment.libraries == Libraries::Since1_37 => {
                 return Err(self.error(node, format!("reference to undefined type: {name}")));
             }
             _ => Plan::Constant(Value::Type(named_type(bare).unwrap_or(Type::Dyn))),
@@ -260,7 +269,7 @@ impl Planner<'_> {
         let single = if let [single] = chosen { Some(*single) } else { None };
         if let Some(name) = function.strip_prefix("format.").filter(|name| *name != "named") {
             let format = format::FORMATS.iter().find(|format| format.name == name);
-            let cost = CallCost::of(function, single.map(|overload| overload.id), self.checked.libraries);
+            let cost = CallCost::of(function, single.map(|overload| overload.id), self.checked.environment.libraries);
             if let Some(format) = format {
                 // No constant: upstream counts the call.
                 let overloads = Vec::new();
@@ -287,7 +296,7 @@ impl Planner<'_> {
             }
             _ => None,
         };
-        let cost = CallCost::of(function, single.map(|overload| overload.id), self.checked.libraries);
+        let cost = CallCost::of(function, single.map(|overload| overload.id), self.checked.environment.libraries);
         let overloads = match single {
             Some(single) => vec![single],
             None => chosen.to_vec(),

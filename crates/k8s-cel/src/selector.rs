@@ -45,10 +45,7 @@ impl Selector {
     /// [`MAX_COST`] is no error here: admission refuses it ([`Self::max_cost`]), but an object that is stored may
     /// have one.
     pub fn compile(text: &str, compat: &Compat) -> Result<Self, CompileError> {
-        if text.len() > MAX_LENGTH {
-            let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
-            return Err(CompileError { line: 1, column: 1, kind });
-        }
+        check_length(text)?;
         Self::compile_in(text, Environment::stored(compat)).map_err(|error| error.in_text(text))
     }
 
@@ -116,6 +113,15 @@ pub(crate) fn verdict(outcome: Outcome) -> Result<bool, EvalError> {
         Value::Bool(matches) => Ok(matches),
         other => Err(EvalError::NotBool(other.type_name())),
     }
+}
+
+/// Refuses a text that the API allows nowhere.
+pub(crate) fn check_length(text: &str) -> Result<(), CompileError> {
+    if text.len() <= MAX_LENGTH {
+        return Ok(());
+    }
+    let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
+    Err(CompileError { line: 1, column: 1, kind })
 }
 
 #[cfg(test)]

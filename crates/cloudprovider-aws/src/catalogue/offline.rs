@@ -106,7 +106,8 @@ impl Launches {
         let listed = |problems: Vec<String>| problems.join("; ");
         let class = node_class::decode(object)
             .map_err(|error| listed(error.problems.iter().map(ToString::to_string).collect()))?;
-        let kubelet = Kubelet::read(&class.spec.kubelet, class.spec.ami_family, Expressions::Disabled)
+        // Whether the controller's gate is on is not known here; what it would compute with it is shown.
+        let kubelet = Kubelet::read(&class.spec.kubelet, class.spec.ami_family, Expressions::Allowed)
             .map_err(|problems| listed(problems.iter().map(ToString::to_string).collect()))?;
         let subnets: BTreeMap<_, _> =
             class.status.subnets.iter().map(|it| (it.zone.clone(), it.zone_id.clone())).collect();

@@ -9,6 +9,7 @@ use super::info::{Gpu, InstanceTypeInfo};
 use super::settings::{MachineOptions, NodeSettings, count, traits_of};
 use crate::labels::resources;
 use crate::node_class::AmiFamily;
+use crate::node_class::kubelet::expressions::Told;
 
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
@@ -56,16 +57,39 @@ pub(super) fn memory_mib(info: &InstanceTypeInfo, options: &MachineOptions) -> u
 /// The most pods.
 pub(super) fn pods(info: &InstanceTypeInfo, settings: &NodeSettings, options: &MachineOptions) -> u64 {
     let traits = traits_of(settings.ami_family);
-    let most = match settings.kubelet.max_pods {
+    let kubelet = &settings.kubelet;
+    let unsaid = || family_pods(info, settings, options);
+    let most = match kubelet.max_pods {
         Some(most) => u64::from(most),
-        None if traits.pods_by_addresses => address_limited_pods(info, settings, options.reserved_enis),
-        None => DEFAULT_MAX_PODS,
+        None => kubelet.computed.max_pods(&told(info, unsaid())).unwrap_or_else(unsaid),
     };
     let per_core = u64::from(settings.kubelet.pods_per_core);
     if per_core > 0 && traits.has_pods_per_core {
         most.min(per_core * u64::from(info.v_cpu_info.default_vcpus))
     } else {
         most
+    }
+}
+
+/// The most pods where the node class does not say.
+pub(super) fn family_pods(info: &InstanceTypeInfo, settings: &NodeSettings, options: &MachineOptions) -> u64 {
+    if traits_of(settings.ami_family).pods_by_addresses {
+        address_limited_pods(info, settings, options.reserved_enis)
+    } else {
+        DEFAULT_MAX_PODS
+    }
+}
+
+/// What expressions are told of a type.
+pub(super) fn told(info: &InstanceTypeInfo, max_pods: u64) -> Told<'_> {
+    let card = info.network_card(info.network_info.default_network_card_index);
+    Told {
+        instance_type: &info.instance_type,
+        vcpus: u64::from(info.v_cpu_info.default_vcpus),
+        memory_mib: info.memory_info.size_in_mib,
+        default_enis: card.map_or(0, |card| u64::from(card.maximum_network_interfaces)),
+        ips_per_eni: u64::from(info.network_info.ipv4_addresses_per_interface),
+        max_pods,
     }
 }
 

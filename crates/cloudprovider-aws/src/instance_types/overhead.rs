@@ -5,7 +5,7 @@ use cloudprovider::{Overhead, ResourceList};
 use model::Quantity;
 use model::quantity::Format;
 
-use super::capacity::{self, mebibytes, quantity};
+use super::capacity::{self, mebibytes, quantity, told};
 use super::info::InstanceTypeInfo;
 use super::settings::{MachineOptions, NodeSettings, Threshold, traits_of};
 
@@ -25,7 +25,7 @@ pub(super) fn overhead(info: &InstanceTypeInfo, settings: &NodeSettings, options
     let storage = capacity::ephemeral_storage(info, settings);
     Overhead {
         kube_reserved: kube_reserved(info, settings, options),
-        system_reserved: settings.kubelet.system_reserved.clone(),
+        system_reserved: system_reserved(info, settings, options),
         eviction_threshold: ResourceList::from([
             (
                 MEMORY.to_owned(),
@@ -52,6 +52,15 @@ fn kube_reserved(info: &InstanceTypeInfo, settings: &NodeSettings, options: &Mac
         (EPHEMERAL_STORAGE.to_owned(), quantity(KUBE_RESERVED_STORAGE_GIB << 30, Format::BinarySi)),
     ]);
     reserved.extend(settings.kubelet.kube_reserved.clone());
+    let told = told(info, capacity::pods(info, settings, options));
+    reserved.extend(settings.kubelet.computed.kube_reserved(&told));
+    reserved
+}
+
+fn system_reserved(info: &InstanceTypeInfo, settings: &NodeSettings, options: &MachineOptions) -> ResourceList {
+    let told = told(info, capacity::pods(info, settings, options));
+    let mut reserved = settings.kubelet.system_reserved.clone();
+    reserved.extend(settings.kubelet.computed.system_reserved(&told));
     reserved
 }
 

@@ -6,7 +6,8 @@ use cloudprovider::ResourceList;
 use model::Quantity;
 
 use super::drivers::DriverSettings;
-use crate::node_class::kubelet::Kubelet;
+use crate::node_class::kubelet::expressions::Computed;
+use crate::node_class::kubelet::{Expressions, Kubelet};
 use crate::node_class::spec::{InstanceStorePolicy, InterfaceType, NetworkInterface, Switch};
 use crate::node_class::{AmiFamily, NodeClass};
 
@@ -67,6 +68,7 @@ impl NodeSettings {
                 pods_per_core: kubelet.pods_per_core.unwrap_or(0),
                 kube_reserved: kubelet.kube_reserved.clone(),
                 system_reserved: kubelet.system_reserved.clone(),
+                computed: kubelet.computed.clone(),
                 eviction_memory: threshold("memory.available"),
                 eviction_storage: threshold("nodefs.available"),
             },
@@ -118,6 +120,8 @@ pub struct KubeletSettings {
     pub kube_reserved: ResourceList,
     /// For the system's daemons.
     pub system_reserved: ResourceList,
+    /// What of these is computed for each type.
+    pub computed: Computed,
     /// Memory that must stay free.
     pub eviction_memory: Option<Threshold>,
     /// Disk that must stay free.
@@ -166,12 +170,14 @@ pub struct MachineOptions {
     pub vm_memory_overhead_nano: u64,
     /// Network interfaces of each machine that are not for pods.
     pub reserved_enis: u32,
+    /// Whether settings of the kubelet may be expressions.
+    pub expressions: Expressions,
 }
 
 impl Default for MachineOptions {
-    /// 7.5 % of memory, no interface.
+    /// 7.5 % of memory, no interface, no expressions.
     fn default() -> Self {
-        Self { vm_memory_overhead_nano: 75_000_000, reserved_enis: 0 }
+        Self { vm_memory_overhead_nano: 75_000_000, reserved_enis: 0, expressions: Expressions::Disabled }
     }
 }
 

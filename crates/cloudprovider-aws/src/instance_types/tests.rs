@@ -209,6 +209,90 @@ fn what_the_kubelet_is_told_replaces_what_is_computed() {
     assert_eq!(it.overhead.eviction_threshold["ephemeral-storage"].to_string(), "3Gi");
 }
 
+/// With settings of the kubelet that may be expressions.
+fn computed(family: AmiFamily, kubelet: &serde_json::Value) -> NodeSettings {
+    let object = serde_json::json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "role": "nodes", "amiFamily": family.to_string(),
+            "amiSelectorTerms": [{"id": "ami-1"}],
+            "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}],
+            "kubelet": kubelet,
+        },
+    });
+    let class = crate::node_class::decode::decode(&object).unwrap();
+    let kubelet = Kubelet::read(&class.spec.kubelet, family, Expressions::Allowed).unwrap();
+    NodeSettings::of_node_class(&class, &kubelet, None).unwrap()
+}
+
+#[test]
+fn expressions_are_computed_for_each_type_in_the_unit_of_the_field() {
+    let settings = computed(
+        AmiFamily::Al2023,
+        &serde_json::json!({
+            "maxPods": "min(max_pods, vcpus * 8)",
+            "kubeReserved": {
+                "cpu": "vcpus * 33", "memory": "memory_mib / 100", "ephemeral-storage": "vcpus",
+                "pid": "max_pods * 10",
+            },
+            "systemReserved": {
+                "memory": "instance_type.startsWith('m5.') ? default_enis * 100 + ips_per_eni : 0", "cpu": "100m",
+            },
+        }),
+    );
+    // m5.large has 2 processors, 8192 MiB, 3 interfaces of 10 addresses, so room for 29 pods.
+    let it = resolve(named("m5.large"), &settings);
+    let text = |of: &ResourceList, resource: &str| of[resource].to_string();
+    assert_eq!(amount(&it, "pods"), "16");
+    let reserved = ["cpu", "memory", "ephemeral-storage", "pid"].map(|it_is| text(&it.overhead.kube_reserved, it_is));
+    assert_eq!(reserved, ["70m", "96Mi", "2Gi", "160"]);
+    assert_eq!(["cpu", "memory"].map(|it_is| text(&it.overhead.system_reserved, it_is)), ["100m", "320Mi"]);
+    let it = resolve(named("c5.4xlarge"), &settings);
+    assert_eq!(amount(&it, "pods"), "128");
+    let reserved = ["cpu", "memory"].map(|it_is| text(&it.overhead.kube_reserved, it_is));
+    assert_eq!(
+        (reserved, text(&it.overhead.system_reserved, "memory").as_str()),
+        (["530m", "336Mi"].map(str::to_owned), "0")
+    );
+    // On Windows what there would be without it is 110, and processors limit what is counted for the rest.
+    let windows = computed(
+        AmiFamily::Windows2022,
+        &serde_json::json!({"maxPods": "max_pods", "podsPerCore": 10, "kubeReserved": {"pid": "max_pods"}}),
+    );
+    let it = resolve(named("m5.large"), &windows);
+    assert_eq!((amount(&it, "pods").as_str(), text(&it.overhead.kube_reserved, "pid").as_str()), ("20", "20"));
+}
+
+#[test]
+fn an_expression_that_fails_on_a_type_is_named_and_changes_nothing_there() {
+    let plain = resolve(named("m5.large"), &NodeSettings::of_family(AmiFamily::Al2023));
+    for (kubelet, field, why) in [
+        (
+            serde_json::json!({"maxPods": "110 / (vcpus - 2)"}),
+            "maxPods",
+            "\"110 / (vcpus - 2)\" on m5.large: division by zero",
+        ),
+        (serde_json::json!({"maxPods": "-vcpus"}), "maxPods", "\"-vcpus\" on m5.large: -2 is not from 0 to 2147483647"),
+        (
+            serde_json::json!({"kubeReserved": {"memory": "vcpus * 4611686018427387903"}}),
+            "kubeReserved[memory]",
+            "\"vcpus * 4611686018427387903\" on m5.large: 9223372036854775806 is too large",
+        ),
+        (
+            serde_json::json!({"systemReserved": {"cpu": "1 - vcpus"}}),
+            "systemReserved[cpu]",
+            "\"1 - vcpus\" on m5.large: -1 is negative",
+        ),
+    ] {
+        let settings = computed(AmiFamily::Al2023, &kubelet);
+        let resolver = Resolver { region: "us-east-1", settings: &settings, options: &MachineOptions::default() };
+        let failed = resolver.failed_expression(named("m5.large"));
+        assert_eq!(failed, Some((field.to_owned(), why.to_owned())));
+        let it = resolver.resolve(named("m5.large"));
+        assert_eq!((it.capacity, it.overhead), (plain.capacity.clone(), plain.overhead.clone()));
+    }
+}
+
 fn interface(network_card_index: i32, device_index: i32, interface_type: InterfaceType) -> NetworkInterface {
     NetworkInterface { network_card_index, device_index, interface_type }
 }
@@ -274,7 +358,7 @@ fn learned_memory_takes_the_place_of_the_estimate() {
 #[test]
 fn the_controllers_options_take_memory_and_interfaces() {
     let settings = NodeSettings::of_family(AmiFamily::Al2023);
-    let options = MachineOptions { vm_memory_overhead_nano: 0, reserved_enis: 1 };
+    let options = MachineOptions { vm_memory_overhead_nano: 0, reserved_enis: 1, ..MachineOptions::default() };
     let resolver = Resolver { region: "us-east-1", settings: &settings, options: &options };
     let it = resolver.resolve(named("m5.large"));
     assert_eq!(amount(&it, "memory"), "8Gi");

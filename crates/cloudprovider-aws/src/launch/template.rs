@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::digest;
 use super::disks::{BlockDevice, block_devices};
 use crate::node_class::NodeClassSpec;
+use crate::node_class::kubelet::expressions::ComputedReserved;
 use crate::node_class::spec::{ConnectionTracking, InterfaceType, MetadataOptions, Switch, Tags};
 
 /// What of a type and an offering a launch template depends on.
@@ -22,6 +23,9 @@ pub struct TemplateKey {
     pub efa_count: u32,
     /// How the machine is paid.
     pub market: Market,
+    /// What expressions reserve, which the user data tells.
+    #[serde(default, skip_serializing_if = "ComputedReserved::is_empty")]
+    pub reserved: ComputedReserved,
 }
 
 /// How a machine is paid, as a launch template has to say it.

@@ -5,20 +5,27 @@
 //! karpenter-provider-aws 1.15, in its order: the form of each field, what an image of the family can be told, and
 //! whether expressions are allowed.
 //!
-//! Left out: what is in the fields whose values are objects (`authentication`, `logging`, …) is the kubelet's to check;
-//! expressions are found and refused, not evaluated.
+//! Left out: what is in the fields whose values are objects (`authentication`, `logging`, …) is the kubelet's to check.
 
+pub mod expressions;
 mod fields;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use api::duration;
 use api::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
+use k8s_cel::NumberExpression;
 use model::Quantity;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use self::expressions::{Computed, ComputedReserved};
 use super::spec::AmiFamily;
+
+const MAX_PODS: &str = "maxPods";
+const KUBE_RESERVED: &str = "kubeReserved";
+const SYSTEM_RESERVED: &str = "systemReserved";
 
 /// Settings that were checked.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,6 +54,8 @@ pub struct Kubelet {
     pub image_gc_low_threshold_percent: Option<u32>,
     /// Whether CPU limits are enforced by quotas.
     pub cpu_cfs_quota: Option<bool>,
+    /// What is computed for each instance type: `max_pods`, `kube_reserved` and `system_reserved` do not have it.
+    pub computed: Computed,
     /// All settings as they are written.
     pub written: Map<String, Value>,
 }
@@ -112,10 +121,10 @@ const RESERVED: [&str; 4] = [CPU, MEMORY, EPHEMERAL_STORAGE, "pid"];
 /// Fields that every family's images can be told of.
 const SUPPORTED_BY_ALL: [&str; 12] = [
     "clusterDNS",
-    "maxPods",
+    MAX_PODS,
     "podsPerCore",
-    "systemReserved",
-    "kubeReserved",
+    SYSTEM_RESERVED,
+    KUBE_RESERVED,
     "evictionHard",
     "evictionSoft",
     "evictionSoftGracePeriod",
@@ -144,6 +153,31 @@ impl Kubelet {
         reader.check_relations(&kubelet);
         reader.check_family(family, &kubelet);
         if reader.problems.is_empty() { Ok(kubelet) } else { Err(reader.problems) }
+    }
+
+    /// The settings with what is reserved by expressions on a machine. `maxPods` is told besides.
+    pub fn with(&self, reserved: &ComputedReserved) -> Cow<'_, Self> {
+        if self.computed.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut kubelet = Self { computed: Computed::default(), ..self.clone() };
+        for (field, amounts, computed, of) in [
+            (KUBE_RESERVED, &mut kubelet.kube_reserved, &self.computed.kube_reserved, &reserved.kube),
+            (SYSTEM_RESERVED, &mut kubelet.system_reserved, &self.computed.system_reserved, &reserved.system),
+        ] {
+            for resource in computed.keys() {
+                let amount = of.get(resource).and_then(|text| Some((text, Quantity::parse(text).ok()?)));
+                let Some(written) = kubelet.written.get_mut(field).and_then(Value::as_object_mut) else { continue };
+                match amount {
+                    Some((text, amount)) => {
+                        written.insert(resource.clone(), json!(text));
+                        amounts.insert(resource.clone(), amount);
+                    }
+                    None => drop(written.remove(resource)),
+                }
+            }
+        }
+        Cow::Owned(kubelet)
     }
 }
 
@@ -177,7 +211,7 @@ impl Reader<'_> {
                 continue;
             };
             // An expression stands where a number does.
-            let may_be_text = field == "maxPods" && value.is_string();
+            let may_be_text = field == MAX_PODS && value.is_string();
             if !may_be_text && !kind.allows(value) {
                 self.invalid(field, format!("is not {}", kind.name()));
             }
@@ -185,12 +219,13 @@ impl Reader<'_> {
     }
 
     fn settings(&mut self) -> Kubelet {
+        let mut computed = Computed::default();
         Kubelet {
             cluster_dns: self.cluster_dns(),
-            max_pods: self.max_pods(),
+            max_pods: self.max_pods(&mut computed.max_pods),
             pods_per_core: self.count("podsPerCore"),
-            kube_reserved: self.reserved("kubeReserved"),
-            system_reserved: self.reserved("systemReserved"),
+            kube_reserved: self.reserved(KUBE_RESERVED, &mut computed.kube_reserved),
+            system_reserved: self.reserved(SYSTEM_RESERVED, &mut computed.system_reserved),
             eviction_hard: self.thresholds("evictionHard"),
             eviction_soft: self.thresholds("evictionSoft"),
             eviction_soft_grace_period: self.grace_periods("evictionSoftGracePeriod"),
@@ -198,6 +233,7 @@ impl Reader<'_> {
             image_gc_high_threshold_percent: self.percent("imageGCHighThresholdPercent"),
             image_gc_low_threshold_percent: self.percent("imageGCLowThresholdPercent"),
             cpu_cfs_quota: self.written.get("cpuCFSQuota").and_then(Value::as_bool),
+            computed,
             written: self.written.clone(),
         }
     }
@@ -213,29 +249,29 @@ impl Reader<'_> {
         addresses
     }
 
-    fn max_pods(&mut self) -> Option<u32> {
-        match self.written.get("maxPods") {
+    fn max_pods(&mut self, computed: &mut Option<NumberExpression>) -> Option<u32> {
+        match self.written.get(MAX_PODS) {
             Some(Value::String(text)) => {
-                self.expression("maxPods", text);
+                *computed = self.expression(MAX_PODS, text);
                 None
             }
-            _ => self.count("maxPods"),
+            _ => self.count(MAX_PODS),
         }
     }
 
-    /// What is found where a text is no value.
-    fn expression(&mut self, field: &str, text: &str) {
-        match self.expressions {
-            Expressions::Disabled => self.problem(
-                ProblemKind::ExpressionsDisabled,
-                field,
-                format!("{text:?} is an expression, and the gate NodeClassCEL is off"),
-            ),
-            Expressions::Allowed => self.problem(
-                ProblemKind::ExpressionInvalid,
-                field,
-                format!("{text:?} is an expression, and expressions are not supported yet"),
-            ),
+    /// What stands where a text is no value.
+    fn expression(&mut self, field: &str, text: &str) -> Option<NumberExpression> {
+        if self.expressions == Expressions::Disabled {
+            let message = format!("{text:?} is an expression, and the gate NodeClassCEL is off");
+            self.problem(ProblemKind::ExpressionsDisabled, field, message);
+            return None;
+        }
+        match expressions::compile(text) {
+            Ok(expression) => Some(expression),
+            Err(error) => {
+                self.problem(ProblemKind::ExpressionInvalid, field, format!("{text:?}: {error}"));
+                None
+            }
         }
     }
 
@@ -263,7 +299,11 @@ impl Reader<'_> {
         map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
     }
 
-    fn reserved(&mut self, field: &str) -> BTreeMap<String, Quantity> {
+    fn reserved(
+        &mut self,
+        field: &str,
+        computed: &mut BTreeMap<String, NumberExpression>,
+    ) -> BTreeMap<String, Quantity> {
         let mut reserved = BTreeMap::new();
         for (resource, text) in self.entries(field) {
             let at = format!("{field}[{resource}]");
@@ -277,7 +317,10 @@ impl Reader<'_> {
                 }
                 Ok(amount) => drop(reserved.insert(resource, amount)),
                 Err(_) if text.starts_with('-') => self.invalid(at, format!("{text:?} is negative")),
-                Err(_) => self.expression(&at, &text),
+                Err(_) => {
+                    let expression = self.expression(&at, &text);
+                    computed.extend(expression.map(|expression| (resource, expression)));
+                }
             }
         }
         reserved

@@ -65,6 +65,7 @@ struct World {
     cloud: Cloud,
     objects: Objects,
     processes: AtomicU64,
+    machines: MachineOptions,
     telemetry: Telemetry,
 }
 
@@ -76,7 +77,8 @@ impl World {
         let cloud = sample(CLUSTER, clock.clock());
         let objects = Objects::default();
         objects.set_class(class());
-        Self { clock, cloud, objects, processes: AtomicU64::new(0), telemetry: Telemetry::default() }
+        let machines = MachineOptions::default();
+        Self { clock, cloud, objects, processes: AtomicU64::new(0), machines, telemetry: Telemetry::default() }
     }
 
     /// What machines are told of the cluster.
@@ -98,7 +100,7 @@ impl World {
             objects: Arc::new(self.objects.with_fuse(fuse.clone())),
             cluster: Self::cluster(),
             region: "us-east-1".to_owned(),
-            machines: MachineOptions::default(),
+            machines: self.machines,
             clock: self.clock.clock(),
             seed: process * 1000,
             telemetry: self.telemetry.clone(),

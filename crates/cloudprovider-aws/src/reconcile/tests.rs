@@ -6,6 +6,7 @@ use crate::discovery::findings::MinorVersion;
 use crate::instance_types::settings::MachineOptions;
 use crate::kubernetes_version::OfEks;
 use crate::memory::{CallFault, Cloud, Faults, Lag, Objects, VirtualClock, sample};
+use crate::node_class::kubelet::Expressions;
 use crate::provider;
 use crate::service::ec2::{CapacityReservation, PlacementGroup};
 use crate::service::{ClusterDescription, Eks as _};
@@ -54,6 +55,10 @@ impl World {
     }
 
     fn reconciler(&self, change: impl FnOnce(&mut Settings)) -> NodeClassReconciler {
+        self.reconciler_with(MachineOptions::default(), change)
+    }
+
+    fn reconciler_with(&self, machines: MachineOptions, change: impl FnOnce(&mut Settings)) -> NodeClassReconciler {
         let cluster = user_data::Cluster {
             name: CLUSTER.to_owned(),
             endpoint: "https://test.example.com".to_owned(),
@@ -75,7 +80,7 @@ impl World {
             objects: Arc::new(self.objects.clone()),
             cluster,
             region: "us-east-1".to_owned(),
-            machines: MachineOptions::default(),
+            machines,
             clock: self.clock.clock(),
             seed: 0,
             telemetry: Telemetry::default(),
@@ -333,6 +338,31 @@ fn what_is_wrong_in_the_spec_is_told_before_anything_is_tried() {
     let world = World::new(&json!({}));
     let (_, wrong) = world.look(&world.reconciler(|settings| settings.cluster.service_cidr = None));
     assert!(wrong[0].starts_with("ValidationSucceeded=False ClusterCIDRResolutionFailed: "), "{wrong:?}");
+}
+
+#[test]
+fn expressions_of_the_kubelet_need_their_gate_and_a_value_on_every_type() {
+    let allowed = MachineOptions { expressions: Expressions::Allowed, ..MachineOptions::default() };
+    let look = |max_pods: &str, machines| {
+        let world = World::new(&json!({"kubelet": {"maxPods": max_pods}}));
+        world.look(&world.reconciler_with(machines, |_| {})).1
+    };
+    let off = look("min(max_pods, 58)", MachineOptions::default());
+    assert!(
+        off[0].starts_with("ValidationSucceeded=False KubeletExpressionsDisabled: spec.kubelet.maxPods: "),
+        "{off:?}"
+    );
+    assert_eq!(look("min(max_pods, 58)", allowed), [] as [&str; 0]);
+    let invalid = look("instance_type", allowed);
+    assert!(invalid[0].starts_with("ValidationSucceeded=False KubeletExpressionInvalid: spec.kubelet."), "{invalid:?}");
+    let fails = look("64 / (vcpus - 2)", allowed);
+    assert!(
+        fails[0].starts_with(
+            "ValidationSucceeded=False KubeletExpressionEvaluationFailed: spec.kubelet.maxPods: \"64 / (vcpus - 2)\" on "
+        ),
+        "{fails:?}"
+    );
+    assert!(fails[0].ends_with(": division by zero"), "{fails:?}");
 }
 
 #[test]

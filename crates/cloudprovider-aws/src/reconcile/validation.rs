@@ -14,7 +14,6 @@ use crate::discovery::findings::{AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GR
 use crate::instance_types::drivers::DriverSettings;
 use crate::launch::digest;
 use crate::node_class::conditions::Verdict;
-use crate::node_class::kubelet::{Expressions, Kubelet};
 use crate::node_class::status::EC2NodeClassStatus;
 use crate::node_class::tags::{RESTRICTED, RESTRICTED_PREFIX};
 use crate::node_class::{AmiFamily, NodeClass};
@@ -77,6 +76,18 @@ impl NodeClassReconciler {
         if let Some(verdict) = self.wrong(class, found) {
             return Checked::now(verdict);
         }
+        match self.setup.provider.failed_expression(class).await {
+            Ok(None) => {}
+            Ok(Some(message)) => return Checked::now(fails("KubeletExpressionEvaluationFailed", message)),
+            Err(error) => {
+                let message = error.to_string();
+                let verdict = Verdict::AsBefore { message: message.clone() };
+                return Checked { verdict, again_in: SOON, error: Some(message) };
+            }
+        }
+        if let Some(verdict) = restricted_tag(class) {
+            return Checked::now(verdict);
+        }
         if self.setup.settings.disable_dry_run {
             return Checked::now(Verdict::Holds);
         }
@@ -107,14 +118,14 @@ impl NodeClassReconciler {
         Checked::now(verdict)
     }
 
-    /// What is wrong without asking EC2.
+    /// What is wrong without looking at anything else, up to what a launch depends on.
     fn wrong(&self, class: &NodeClass, found: &[(&'static str, Verdict)]) -> Option<Verdict> {
         let spec = &class.spec;
         if spec.ami_family == AmiFamily::Al2023 && self.setup.settings.cluster.service_cidr.is_none() {
             let message = "the range of service addresses of the cluster is not known, and images of AL2023 need it";
             return Some(fails("ClusterCIDRResolutionFailed", message));
         }
-        if let Err(problems) = Kubelet::read(&spec.kubelet, spec.ami_family, Expressions::Disabled) {
+        if let Err(problems) = self.setup.provider.kubelet(class) {
             return Some(verdict(&kubelet(&problems)));
         }
         if let Err(message) = DriverSettings::of_annotations(&class.annotations) {
@@ -132,10 +143,15 @@ impl NodeClassReconciler {
         if let Some(message) = named(api::conditions::UNKNOWN) {
             return Some(Verdict::Unknown { reason, message });
         }
-        let is_ours = |key: &&String| RESTRICTED.contains(&key.as_str()) || key.starts_with(RESTRICTED_PREFIX);
-        let key = spec.tags.keys().find(is_ours)?;
-        Some(fails("TagValidationFailed", format!("spec.tags: {key} is a tag that only the controller sets")))
+        None
     }
+}
+
+/// What is wrong with the tags that a user gave.
+fn restricted_tag(class: &NodeClass) -> Option<Verdict> {
+    let is_ours = |key: &&String| RESTRICTED.contains(&key.as_str()) || key.starts_with(RESTRICTED_PREFIX);
+    let key = class.spec.tags.keys().find(is_ours)?;
+    Some(fails("TagValidationFailed", format!("spec.tags: {key} is a tag that only the controller sets")))
 }
 
 /// The status that a condition will have.

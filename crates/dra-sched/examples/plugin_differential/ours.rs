@@ -179,8 +179,8 @@ pub(crate) fn answer(question: &Value, compat: &Compat) -> Result<Answer, String
     Ok(Answer::Given(Given { allocations, extended: extended.map(|claim| (claim.spec, claim.mappings)), demand }))
 }
 
-/// The question, but that allocated claims can be used on all nodes, and by all pods: upstream does not look at who uses
-/// a claim that is allocated elsewhere. Of one that is not, it does so before it looks at what claims cost.
+/// The question, but that allocated claims can be used on all nodes, and by all pods: upstream does not look at who
+/// uses a claim that is allocated elsewhere. Of one that is not, it does so before it looks at what claims cost.
 fn allocated_everywhere(question: &Value) -> Value {
     let mut question = question.clone();
     for claim in question["claims"].as_array_mut().into_iter().flatten() {

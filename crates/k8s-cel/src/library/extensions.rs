@@ -1,19 +1,14 @@
 //! cel-go's extensions: strings, optional values, lists and sets.
 //!
-//! What strings have in the standard library and Kubernetes' `find` are declared here too: a function's overloads are
-//! tried in the order in which they are declared, so all functions of strings stay in one list.
+//! Kubernetes' `find` is declared here too: a function's overloads are tried in the order in which they are declared,
+//! so all functions of strings stay in one list.
 
 use super::{A, Builder, Libraries};
 use crate::functions::{Function, collections, optional, regex, strings};
 use crate::types::Type;
 
 pub(super) fn string_functions(b: &mut Builder) {
-    use Type::{Bool, Int, String};
-    b.member("contains", "contains_string", vec![String, String], Bool, strings::contains);
-    b.member("endsWith", "ends_with_string", vec![String, String], Bool, strings::ends_with);
-    b.member("startsWith", "starts_with_string", vec![String, String], Bool, strings::starts_with);
-    b.global("matches", "matches", vec![String, String], Bool, regex::matches);
-    b.member("matches", "matches_string", vec![String, String], Bool, regex::matches);
+    use Type::{Int, String};
     b.member("find", "string_find_string", vec![String, String], String, regex::find);
     let strings_list = Type::list(String);
     b.member("findAll", "string_find_all_string", vec![String, String], strings_list.clone(), regex::find_all);

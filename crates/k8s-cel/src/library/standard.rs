@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{A, B, Builder, Libraries};
 use crate::ast::op;
-use crate::functions::{Function, collections, conversions, operators, time};
+use crate::functions::{Function, collections, conversions, operators, regex, strings, time};
 use crate::types::Type;
 
 pub(super) fn logic(b: &mut Builder) {
@@ -202,6 +202,33 @@ pub(super) fn type_conversions(b: &mut Builder, libraries: Libraries) {
         ("string_to_uint64", String),
     ];
     conversion("uint", conversions::to_uint, Uint, from);
+}
+
+pub(super) fn string_functions(b: &mut Builder) {
+    use Type::{Bool, String};
+    b.member("contains", "contains_string", vec![String, String], Bool, strings::contains);
+    b.member("endsWith", "ends_with_string", vec![String, String], Bool, strings::ends_with);
+    b.member("startsWith", "starts_with_string", vec![String, String], Bool, strings::starts_with);
+    b.global("matches", "matches", vec![String, String], Bool, regex::matches);
+    b.member("matches", "matches_string", vec![String, String], Bool, regex::matches);
+}
+
+/// No part of CEL: Karpenter's expressions for kubelets have it.
+pub(super) fn least_and_greatest(b: &mut Builder) {
+    use Type::{Double, Int};
+    for (name, run, ids) in [
+        (
+            "max",
+            operators::greatest as Function,
+            ["max_int_int", "max_double_double", "max_int_double", "max_double_int"],
+        ),
+        ("min", operators::least, ["min_int_int", "min_double_double", "min_int_double", "min_double_int"]),
+    ] {
+        let pairs = [(Int, Int, Int), (Double, Double, Double), (Int, Double, Double), (Double, Int, Double)];
+        for (id, (left, right, result)) in ids.into_iter().zip(pairs) {
+            b.global(name, id, vec![left, right], result, run);
+        }
+    }
 }
 
 pub(super) fn time_functions(b: &mut Builder) {

@@ -75,7 +75,7 @@ pub(super) const CRATES: &[(&str, &[&[&str]])] = &[
     ("decode", &[&["model", "api", "dra_types", "k8s_cel"]]),
     ("cluster", &[BELOW, &["decode"], INPUT]),
     ("cloudprovider_plugin", &[&["model", "api", "cloudprovider"]]),
-    ("cloudprovider_aws", &[&["model", "api", "cloudprovider", "cloudprovider_plugin", "dra_templates"]]),
+    ("cloudprovider_aws", &[&["model", "api", "k8s_cel", "cloudprovider", "cloudprovider_plugin", "dra_templates"]]),
     // The only crate that sees the SDK of AWS. Of the provider it knows what is called, and what is sent.
     (
         "cloudprovider_aws_sdk",

@@ -1,7 +1,7 @@
 use super::*;
 
 fn key(market: Market) -> TemplateKey {
-    TemplateKey { image_id: "ami-1".to_owned(), max_pods: 58, efa_count: 0, market }
+    TemplateKey { image_id: "ami-1".to_owned(), max_pods: 58, efa_count: 0, market, reserved: Default::default() }
 }
 
 fn candidate(instance_type: &str, zone: &str, market: Market, price: i64) -> Candidate {

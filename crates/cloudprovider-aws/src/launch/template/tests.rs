@@ -13,7 +13,13 @@ fn class(fields: &Value) -> NodeClassSpec {
 }
 
 fn key() -> TemplateKey {
-    TemplateKey { image_id: "ami-1".to_owned(), max_pods: 58, efa_count: 0, market: Market::Spot }
+    TemplateKey {
+        image_id: "ami-1".to_owned(),
+        max_pods: 58,
+        efa_count: 0,
+        market: Market::Spot,
+        reserved: Default::default(),
+    }
 }
 
 fn template(fields: &Value, key: &TemplateKey, addresses: AddressFamily) -> LaunchTemplate {

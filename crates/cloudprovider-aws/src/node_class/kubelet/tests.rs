@@ -108,8 +108,37 @@ fn expressions_need_their_gate() {
          NodeClassCEL is off",
     ];
     assert_eq!(read(written.clone(), AmiFamily::Al2023).unwrap_err(), expected);
-    let allowed = Kubelet::read(written.as_object().unwrap(), AmiFamily::Al2023, Expressions::Allowed).unwrap_err();
-    assert!(allowed.iter().all(|problem| problem.reason == ProblemKind::ExpressionInvalid));
+    let kubelet = Kubelet::read(written.as_object().unwrap(), AmiFamily::Al2023, Expressions::Allowed).unwrap();
+    assert_eq!((kubelet.max_pods, kubelet.kube_reserved.len()), (None, 0));
+    assert!(!kubelet.computed.is_empty());
+    let wrong = json!({ "maxPods": "vcpus > 2", "systemReserved": { "cpu": "vcpu * 2" } });
+    let problems = Kubelet::read(wrong.as_object().unwrap(), AmiFamily::Al2023, Expressions::Allowed).unwrap_err();
+    let problems: Vec<_> = problems.iter().map(|it| format!("{} {it}", it.reason.as_str())).collect();
+    let expected = [
+        "KubeletExpressionInvalid spec.kubelet.maxPods: \"vcpus > 2\": 1:7: must evaluate to an integer or a double, not \
+         bool",
+        "KubeletExpressionInvalid spec.kubelet.systemReserved[cpu]: \"vcpu * 2\": 1:1: undeclared reference to 'vcpu'",
+    ];
+    assert_eq!(problems, expected);
+}
+
+#[test]
+fn what_expressions_reserve_takes_their_place() {
+    let written = json!({
+        "maxPods": "vcpus * 10",
+        "kubeReserved": { "cpu": "vcpus * 30", "memory": "1Gi" },
+        "systemReserved": { "memory": "memory_mib / 100", "pid": "1000" },
+    });
+    let kubelet = Kubelet::read(written.as_object().unwrap(), AmiFamily::Al2023, Expressions::Allowed).unwrap();
+    let reserved = ComputedReserved { kube: [("cpu".to_owned(), "60m".to_owned())].into(), system: BTreeMap::new() };
+    let told = kubelet.with(&reserved);
+    assert_eq!(told.written["kubeReserved"], json!({ "cpu": "60m", "memory": "1Gi" }));
+    // It failed on this type, so the system is left what it has without it.
+    assert_eq!(told.written["systemReserved"], json!({ "pid": "1000" }));
+    assert_eq!(told.kube_reserved["cpu"], Quantity::parse("60m").unwrap());
+    assert!(told.computed.is_empty());
+    let plain = read(json!({ "maxPods": 20 }), AmiFamily::Al2023).unwrap();
+    assert!(matches!(plain.with(&ComputedReserved::default()), Cow::Borrowed(_)));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use futures::future::join_all;
 
 use super::*;
 use crate::labels;
+use crate::node_class::kubelet::Expressions;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 use crate::service::ec2::{CapacityReservation, Query};
@@ -67,6 +68,39 @@ fn equal_launches_are_one_call() {
     });
     let ids: BTreeSet<_> = made.iter().map(|made| instance_id(made.as_ref().unwrap())).collect();
     assert_eq!((ids.len(), world.cloud.calls("ec2:CreateFleet"), world.cloud.templates()), (100, 1, 1));
+}
+
+#[test]
+fn a_machine_is_told_what_was_computed_for_its_type() {
+    let mut world = World::new();
+    world.machines.expressions = Expressions::Allowed;
+    let mut class = class();
+    class["spec"]["kubelet"] = json!({
+        "maxPods": "min(max_pods, vcpus * 8)",
+        "kubeReserved": {"cpu": "vcpus * 30", "memory": "memory_mib / 100"},
+        "systemReserved": {"memory": "128Mi", "pid": "memory_mib < 5000 ? 100 : -1"},
+    });
+    world.objects.set_class(class);
+    let claims = [("a", "m5.large"), ("b", "c5.large")];
+    let claims = claims.map(|(name, instance_type)| world.claim(name, vec![of_type(instance_type), on_demand()]));
+    let made = world.clock.run(async {
+        let provider = world.provider();
+        join_all(claims.iter().map(|claim| create(&provider, claim))).await
+    });
+    let told = made.iter().map(|made| world.cloud.user_data(&instance_id(made.as_ref().unwrap())).unwrap());
+    let told: Vec<_> = told.collect();
+    assert_eq!(world.cloud.templates(), 2);
+    for (told, expected) in told.iter().zip([
+        ["maxPods: 16", "cpu: 60m", "memory: 96Mi", "memory: 128Mi"].as_slice(),
+        ["maxPods: 16", "cpu: 60m", "memory: 48Mi", "memory: 128Mi", "pid: \"100\""].as_slice(),
+    ]) {
+        for line in expected {
+            assert!(told.contains(line), "{line}: {told}");
+        }
+        assert!(!told.contains("vcpus"), "{told}");
+    }
+    // What fails on a type is not said there.
+    assert!(!told[0].contains("pid"), "{}", told[0]);
 }
 
 /// Crashes after so many steps, starts again, and looks at what is there. Tells whether the launches were not done

@@ -137,7 +137,7 @@ impl Coster<'_> {
     ) -> Option<Estimate> {
         let one = || Some(Estimate::of(ONE));
         match (function, target, args) {
-            ("includes", Some(target), _) if self.checked.libraries == Libraries::Since1_37 => {
+            ("includes", Some(target), _) if self.checked.environment.libraries == Libraries::Since1_37 => {
                 // The target may be a list whatever its type says.
                 Some(Estimate::of(match self.checked.type_of(target) {
                     Type::List(_) | Type::Map(..) | Type::Optional(_) => self.walk(target),
@@ -344,7 +344,7 @@ impl Coster<'_> {
             }
             ("starts_with_string" | "ends_with_string", _, [part]) => plus(self.size_or_unknown(part).by(0.1)),
             ("in_list", _, [_, list]) => plus(self.size_or_unknown(list).by(1.0)),
-            ("matches", None, [target, pattern]) if self.checked.libraries == Libraries::Since1_37 => {
+            ("matches", None, [target, pattern]) if self.checked.environment.libraries == Libraries::Since1_37 => {
                 let text = self.size_or_unknown(target).plus(ONE).by(0.1);
                 plus(text.times(self.size_or_unknown(pattern).by(0.25)))
             }
