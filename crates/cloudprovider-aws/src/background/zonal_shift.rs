@@ -61,6 +61,7 @@ impl ShiftWatch {
         }
         let (pools, classes) = (self.objects.node_pools().await?, self.objects.node_classes().await?);
         let zones = zones_by_class(&classes);
+        self.provider.take_zones(zones.values().flatten().map(|(id, name)| (name.clone(), id.clone())));
         for (id, is_active) in changes(told, &shifted) {
             info!(zone_id = id, is_active, "zonal shift");
             for pool in &pools {

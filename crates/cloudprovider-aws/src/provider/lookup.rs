@@ -25,7 +25,8 @@ impl Ec2CloudProvider {
         self.inner.market.failed(error)
     }
 
-    /// A machine as EC2 says it is. One that is launched and not listed yet is as it was launched.
+    /// A machine as EC2 says it is. One that is launched and not listed yet is as it was launched. While traffic is
+    /// shifted away from a zone, that EC2 does not list a machine there does not say that it is gone.
     pub(super) async fn machine(&self, id: &MachineId) -> Result<(Machine, Owner), Error> {
         let gone = || Error::NotFound(format!("no instance {}", id.instance));
         let query = Query { ids: vec![id.instance.clone()], filters: Vec::new() };
@@ -50,6 +51,12 @@ impl Ec2CloudProvider {
                 (machine, owner)
             }
             (None, Some((launched, owner))) if now.since(launched.launched_at) < SHOWN_WITHIN => (launched, owner),
+            (None, _) if self.inner.market.shifted_zone_names().contains(&id.zone) => {
+                let (id, zone) = (&id.instance, &id.zone);
+                let message =
+                    format!("EC2 does not list instance {id}, which is in {zone}, where a zonal shift is active");
+                return Err(Error::Transient(message));
+            }
             (None, _) => return Err(gone()),
         };
         if machine.state == MachineState::Terminated || !is_of_cluster(&machine, &self.inner.cluster.name) {

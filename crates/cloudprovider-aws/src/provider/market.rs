@@ -224,9 +224,14 @@ impl RegionMarket {
         }
     }
 
-    /// The id of a zone; empty while no subnet has told it.
+    /// The id of a zone; empty while neither a subnet nor a node class has told it.
     pub(super) fn zone_id(&self, zone: &str) -> String {
         self.state.lock().zone_ids.get(zone).cloned().unwrap_or_default()
+    }
+
+    /// Takes in zones, by name and id.
+    pub(super) fn take_zones(&self, zones: impl Iterator<Item = (String, String)>) {
+        self.state.lock().zone_ids.extend(zones);
     }
 
     /// Takes in which shifts there are now.
@@ -242,7 +247,7 @@ impl RegionMarket {
         lasting.map(|shift| shift.zone_id.clone()).collect()
     }
 
-    /// Their names, as far as subnets have told them.
+    /// Their names, as far as subnets and node classes have told them.
     pub(super) fn shifted_zone_names(&self) -> BTreeSet<String> {
         let ids = self.shifted_zones();
         let state = self.state.lock();

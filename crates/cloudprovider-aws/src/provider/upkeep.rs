@@ -69,6 +69,11 @@ impl Ec2CloudProvider {
         self.inner.market.take_zonal_shifts(shifts);
     }
 
+    /// Takes in zones, by name and id.
+    pub(crate) fn take_zones(&self, zones: impl Iterator<Item = (String, String)>) {
+        self.inner.market.take_zones(zones);
+    }
+
     /// The ids of the zones that traffic is shifted away from.
     pub(crate) fn shifted_zones(&self) -> BTreeSet<String> {
         self.inner.market.shifted_zones()

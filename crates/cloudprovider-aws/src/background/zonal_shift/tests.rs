@@ -1,5 +1,5 @@
 use cloudprovider::events::Event;
-use cloudprovider::{CapacityType, CloudProvider as _};
+use cloudprovider::{CapacityType, CloudProvider as _, Error};
 use futures::executor::block_on;
 use model::{DurationMs, Timestamp};
 use serde_json::json;
@@ -125,6 +125,23 @@ fn nothing_is_launched_in_a_zone_that_is_shifted_away_from_and_nodepools_that_us
     let text = "machines are launched in zone us-east-1b (use1-az2) again";
     assert_eq!(world.look().unwrap(), [format!("anywhere: Normal ZonalShiftCleared: {text}")]);
     assert_eq!(world.zones(), in_region(["a", "b", "c"]));
+}
+
+#[test]
+fn a_machine_that_is_not_listed_in_a_zone_that_is_shifted_away_from_may_be_there() {
+    let mut world = World::new();
+    world.shift_away_from(ZONE_B, None);
+    world.look().unwrap();
+    let look = |world: &World, zone: &str| {
+        let id = format!("aws:///{zone}/i-0123456789abcdef0").as_str().into();
+        block_on(world.watch.provider.get(&id)).unwrap_err()
+    };
+    let error = look(&world, "us-east-1b");
+    assert!(matches!(&error, Error::Transient(why) if why.ends_with("where a zonal shift is active")), "{error}");
+    assert!(matches!(look(&world, "us-east-1a"), Error::NotFound(_)));
+    world.cloud.shift_away_from([]);
+    world.look().unwrap();
+    assert!(matches!(look(&world, "us-east-1b"), Error::NotFound(_)));
 }
 
 #[test]
