@@ -173,8 +173,8 @@ fn scheduling_state(spec: &Field<'_, '_>, status: &Field<'_, '_>, is_bound: bool
         }
         return Ok(match condition.field("reason")?.str_or_empty()? {
             "Unschedulable" => SchedulingState::Unschedulable,
-            // Of a group that has no place, what looks for claims to give up fails where there is no node yet (1.37), and
-            // the error takes the place of the verdict.
+            // Of a group that has no place, what looks for claims to give up fails where there is no node yet (1.37),
+            // and the error takes the place of the verdict.
             "SchedulerError" if condition.field("message")?.str_or_empty()?.contains(AFTER_NO_PLACE_FOR_A_GROUP) => {
                 SchedulingState::Unschedulable
             }

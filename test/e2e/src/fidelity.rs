@@ -228,7 +228,7 @@ fn is_held(node: &Node) -> bool {
     taints.into_iter().any(|taint| taint.key == api::taints::HELD)
 }
 
-/// Whether kube-scheduler has found no place for a pod. Of a group 1.37 may say so by an error of what comes after that.
+/// Whether kube-scheduler has found no place for a pod. Of a group 1.37 may say so by an error of what comes after.
 fn is_unschedulable(pod: &Pod) -> bool {
     scheduled(pod).is_some_and(|condition| match condition.reason.as_deref() {
         Some("Unschedulable") => true,
