@@ -157,9 +157,6 @@ fn scheduling_group(
     }
 }
 
-/// The step of kube-scheduler that comes after it has found no place for a PodGroup, as its errors name it.
-const AFTER_NO_PLACE_FOR_A_GROUP: &str = "PodGroupPostFilter plugins";
-
 fn scheduling_state(spec: &Field<'_, '_>, status: &Field<'_, '_>, is_bound: bool) -> Result<SchedulingState, Problem> {
     if is_bound {
         return Ok(SchedulingState::Scheduled);
@@ -174,10 +171,8 @@ fn scheduling_state(spec: &Field<'_, '_>, status: &Field<'_, '_>, is_bound: bool
         return Ok(match condition.field("reason")?.str_or_empty()? {
             "Unschedulable" => SchedulingState::Unschedulable,
             // Of a group that has no place, what looks for claims to give up fails where there is no node yet (1.37),
-            // and the error takes the place of the verdict.
-            "SchedulerError" if condition.field("message")?.str_or_empty()?.contains(AFTER_NO_PLACE_FOR_A_GROUP) => {
-                SchedulingState::Unschedulable
-            }
+            // and the error takes the place of the verdict. Messages are not kept, so other errors count too.
+            "SchedulerError" if !spec.field("schedulingGroup")?.is_absent() => SchedulingState::Unschedulable,
             "SchedulingGated" => SchedulingState::Gated,
             _ => SchedulingState::NotTried,
         });

@@ -391,10 +391,9 @@ fn what_the_scheduler_said_is_read_from_gates_binding_and_condition() {
     let unschedulable = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
     assert_eq!(state("{}", json!([])), SchedulingState::NotTried);
     assert_eq!(state("{}", unschedulable.clone()), SchedulingState::Unschedulable);
-    let error = |message: &str| json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": message}]);
-    let of_group = "error in \"DynamicResources\" PodGroupPostFilter plugins: not found";
-    assert_eq!(state("{}", error(of_group)), SchedulingState::Unschedulable);
-    assert_eq!(state("{}", error("running Bind plugin: timed out")), SchedulingState::NotTried);
+    let error = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulerError"}]);
+    assert_eq!(state("schedulingGroup: {podGroupName: a}", error.clone()), SchedulingState::Unschedulable);
+    assert_eq!(state("{}", error), SchedulingState::NotTried);
     assert_eq!(state("schedulingGates: [{name: g}]", unschedulable.clone()), SchedulingState::Gated);
     assert_eq!(state("nodeName: x", unschedulable), SchedulingState::Scheduled);
 }
