@@ -165,6 +165,11 @@ fn node(machine: &Machine, told: &Told, instance_type: &InstanceType) -> Value {
         let there = list.into_iter().filter(|(resource, amount)| amount.sign() > 0 && attached(resource));
         there.map(|(resource, amount)| (resource, amount.to_string())).collect()
     };
+    let amounts = |list: cloudprovider::ResourceList| {
+        let mut amounts = amounts(list);
+        amounts.insert(api::resources::PODS.to_owned(), told.max_pods.to_string());
+        amounts
+    };
     let provider_id = MachineId { zone: machine.zone.clone(), instance: machine.id.clone() }.to_provider_id();
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -183,6 +188,7 @@ struct Told {
     cluster: String,
     labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
+    max_pods: u64,
 }
 
 impl Told {
@@ -202,6 +208,7 @@ impl Told {
                 .collect::<Option<_>>()
                 .context("a label without a value")?,
             taints: serde_json::from_value(at("/spec/kubelet/config/registerWithTaints")).context("taints")?,
+            max_pods: at("/spec/kubelet/config/maxPods").as_u64().context("no maxPods")?,
         })
     }
 }
@@ -216,12 +223,12 @@ mod tests {
                          Content-Type: application/node.eks.aws\n\nspec: {cluster: {name: other}}\n--//\n\
                          Content-Type: application/node.eks.aws\n\n\
                          spec:\n  cluster: {name: e2e}\n  kubelet:\n    flags: [\"--node-labels=a=b,c=\"]\n    \
-                         config: {registerWithTaints: [{key: k, effect: NoExecute}]}\n--//--\n";
+                         config: {maxPods: 29, registerWithTaints: [{key: k, effect: NoExecute}]}\n--//--\n";
         let told = Told::read(user_data).unwrap();
         assert_eq!(told.cluster, "e2e");
         let labels: Vec<_> = told.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         assert_eq!(labels, [("a", "b"), ("c", "")]);
-        assert_eq!(told.taints[0].key, "k");
+        assert_eq!((told.taints[0].key.as_str(), told.max_pods), ("k", 29));
         assert!(Told::read("MIME-Version: 1.0").is_err());
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use cloudprovider_aws::labels;
 use cloudprovider_aws::service::Iam as _;
 use cloudprovider_aws::service::ec2::PlacementGroup;
-use e2e::{eventually, objects};
+use e2e::{Controller, eventually, objects};
 use kube::api::{Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
@@ -77,6 +77,30 @@ async fn pods_that_are_spread_over_partitions_get_a_machine_in_each() -> Result<
         let machine = machines.iter().find(|machine| machine.id == node.name_any()).context("no machine")?;
         let label = node.labels().get(labels::PLACEMENT_GROUP_PARTITION);
         ensure!(label == machine.partition.map(|it| it.to_string()).as_ref(), "{machine:#?} {label:?}");
+    }
+    controller.ensure_no_panic()
+}
+
+#[tokio::test]
+async fn a_machine_takes_as_many_pods_as_an_expression_says() -> Result<()> {
+    let world = World::new("aws-expressions").await?;
+    let kubelet = json!({ "maxPods": "vcpus * 2", "kubeReserved": { "cpu": "vcpus * 50" } });
+    world.node_class(json!({ "spec": { "kubelet": kubelet } })).await?;
+    let options = world.ec2.controller(world.cluster.controller()?).env("AWS_FEATURE_GATES", "NodeClassCEL=true");
+    let controller = Controller::start_ready(&options).await?;
+    let corner = &world.corner;
+    corner.apply([objects::deployment(&corner.name, "small", 8, &json!({ "cpu": "10m" }))]).await?;
+    corner.tried(8).await?;
+    world.node_pool(requiring(&[ON_DEMAND, M5])).await?;
+    let pods = corner.bound(8).await?;
+    let machines = world.machines().await?;
+    // Two processors each.
+    ensure!(machines.len() == 2, "{machines:#?}");
+    for machine in &machines {
+        let on_it = pods.iter().filter(|pod| node_of(pod) == Some(machine.id.as_str())).count();
+        ensure!(on_it == 4, "{on_it} pods are on {}", machine.id);
+        let told = world.ec2.cloud.user_data(&machine.id).context("it was told nothing")?;
+        ensure!(told.contains("cpu: 100m"), "{told}");
     }
     controller.ensure_no_panic()
 }
