@@ -129,8 +129,11 @@ impl Reading {
         let count = self.waiting().filter(|pod| planned.contains(&*pod.uid)).count();
         let bound_before = self.pods.len() - outcome.pods;
         if (count + bound_before) * 100 < self.pods.len() * LEAST_PLACED_PERCENT || outcome.machines == 0 {
+            let without = self.waiting().filter(|pod| !planned.contains(&*pod.uid)).map(|pod| self.describe(pod));
+            let without = without.collect::<Vec<_>>().join("; ");
             outcome.wrong.push(format!(
-                "{count} of {} pods were planned, on {} new machines, and {bound_before} bound before: too few to tell anything",
+                "{count} of {} pods were planned, on {} new machines, and {bound_before} bound before: too few to tell \
+                 anything; without a place: {without}",
                 outcome.pods, outcome.machines
             ));
         }
