@@ -434,7 +434,8 @@ fn on_eks_the_controller_gets_its_role_by_pod_identity_or_by_its_service_account
         assert_eq!(variable(&objects, "CLUSTER_NAME")?.as_deref(), Some("my-cluster"));
         assert_eq!(variable(&objects, "INTERRUPTION_QUEUE")?.as_deref(), Some("my-cluster"));
         // Whatever gives the role gives the region and the way to credentials, which nothing here may hide.
-        let variables = container(&objects)?["env"].to_string();
+        assert_eq!(variable(&objects, "AWS_FEATURE_GATES")?.as_deref(), Some("NodeClassCEL=false"));
+        let variables = container(&objects)?["env"].to_string().replace("\"AWS_FEATURE_GATES\"", "");
         assert!(!variables.contains("\"AWS_"), "{variables}");
     }
     let annotations =
