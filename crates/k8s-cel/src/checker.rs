@@ -8,7 +8,7 @@ mod literals;
 use std::sync::Arc;
 
 use super::ast::{Comprehension, Expr, ExprKind, Literal, NodeId, op, qualified_name};
-use super::environment::{Environment, Gives};
+use super::environment::{Environment, Purpose};
 use super::error::{CompileErrorKind, ErrorAt};
 use super::functions::conversions::named_type;
 use super::library::{Libraries, Library, Overload};
@@ -64,10 +64,10 @@ pub(crate) fn check(parsed: Parsed, environment: Environment) -> Check<Checked> 
     // Literals are looked at first.
     let wrong_result = (!environment.allows_result(&result)).then(|| {
         let found = result.to_string();
-        let kind = match environment.gives {
-            Gives::Verdict => CompileErrorKind::ResultType(found),
-            Gives::Attribute => CompileErrorKind::DerivedType(found),
-            Gives::Number => CompileErrorKind::NumberType(found),
+        let kind = match environment.purpose {
+            Purpose::Verdict => CompileErrorKind::ResultType(found),
+            Purpose::Attribute => CompileErrorKind::DerivedType(found),
+            Purpose::Number(_) => CompileErrorKind::NumberType(found),
         };
         checker.error(&expr, kind)
     });

@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use super::checker::check;
 use super::cost::estimate;
 use super::device::DeviceView;
-use super::environment::{Environment, Gives};
+use super::environment::{Environment, Purpose};
 use super::error::{CompileError, EvalError};
 use super::eval::evaluate;
-use super::parser::parse;
-use super::plan::{Plan, plan};
-use super::selector::{MAX_COST, MAX_LENGTH, check_length};
+use super::plan::Plan;
+use super::selector::{MAX_COST, compile};
 use super::value::Value;
 use dra_types::{AttributeValue, Compat};
 
@@ -29,10 +27,8 @@ impl DerivedExpression {
     /// # Errors
     /// The text is refused, with its place and the reason.
     pub fn compile(text: &str, compat: &Compat) -> Result<Self, CompileError> {
-        check_length(text)?;
-        let environment = Environment { gives: Gives::Attribute, ..Environment::stored(compat) };
-        let plan = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| plan(&checked));
-        Ok(Self { plan: Arc::new(plan.map_err(|error| error.in_text(text))?) })
+        let environment = Environment { purpose: Purpose::Attribute, ..Environment::stored(compat) };
+        compile(text, environment).map(|(_, plan)| Self { plan })
     }
 
     /// The greatest cost that an evaluation can have, of a text that is compiled as the API server does when a claim
@@ -41,15 +37,8 @@ impl DerivedExpression {
     /// # Errors
     /// The text is refused, with its place and the reason.
     pub fn cost_of_new(text: &str, compat: &Compat) -> Result<u64, CompileError> {
-        if text.len() > MAX_LENGTH {
-            return Self::compile(text, compat).map(|_| u64::MAX);
-        }
-        let environment = Environment { gives: Gives::Attribute, ..Environment::new(compat) };
-        let cost = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| {
-            let cost = estimate(&checked);
-            plan(&checked).map(|_| cost)
-        });
-        cost.map_err(|error| error.in_text(text))
+        let environment = Environment { purpose: Purpose::Attribute, ..Environment::new(compat) };
+        compile(text, environment).map(|(checked, _)| estimate(&checked))
     }
 
     /// The attribute's value on a device.

@@ -15,21 +15,18 @@ pub(crate) struct Environment {
     pub(crate) libraries: Libraries,
     /// Attributes that may be lists.
     pub(crate) list_attributes: bool,
-    /// What it gives.
-    pub(crate) gives: Gives,
-    /// What there is in place of `device`.
-    pub(crate) variables: Option<Variables>,
+    pub(crate) purpose: Purpose,
 }
 
-/// What an expression gives.
+/// What an expression is for, which decides what it gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gives {
+pub(crate) enum Purpose {
     /// A selector's verdict.
     Verdict,
     /// What an attribute can hold (KEP-6080).
     Attribute,
-    /// An integer or a double.
-    Number,
+    /// An integer or a double, from variables in place of `device`.
+    Number(Variables),
 }
 
 /// Names with their types.
@@ -55,8 +52,7 @@ impl Environment {
             libraries,
             // From 1.37 on the newest type of `device` is that of every stored expression.
             list_attributes: compat.is_on(Gate::ListTypeAttributes) || libraries == Libraries::Since1_37,
-            gives: Gives::Verdict,
-            variables: None,
+            purpose: Purpose::Verdict,
         }
     }
 
@@ -69,8 +65,7 @@ impl Environment {
             includes: list_attributes,
             libraries: Libraries::of(compat),
             list_attributes,
-            gives: Gives::Verdict,
-            variables: None,
+            purpose: Purpose::Verdict,
         }
     }
 
@@ -81,14 +76,13 @@ impl Environment {
             includes: false,
             libraries: Libraries::Since1_37,
             list_attributes: false,
-            gives: Gives::Number,
-            variables: Some(variables),
+            purpose: Purpose::Number(variables),
         }
     }
 
     /// The type of a name at the top.
     pub(crate) fn variable_type(self, name: &str) -> Option<Type> {
-        let Some(variables) = self.variables else { return (name == "device").then_some(Type::Device) };
+        let Purpose::Number(variables) = self.purpose else { return (name == "device").then_some(Type::Device) };
         variables.iter().find(|(variable, _)| *variable == name).map(|(_, of)| match of {
             VariableType::Int => Type::Int,
             VariableType::String => Type::String,
@@ -97,14 +91,14 @@ impl Environment {
 
     /// Whether an expression may give a value of this type.
     pub(crate) fn allows_result(self, result: &Type) -> bool {
-        match (self.gives, result) {
+        match (self.purpose, result) {
             // A stored expression may give lists whether the gate for them is on or not.
-            (Gives::Attribute, Type::List(element)) => element.is_attribute(),
-            (Gives::Attribute, result) => result.is_attribute(),
-            (Gives::Number, result) => matches!(result, Type::Int | Type::Double),
-            (Gives::Verdict, Type::Bool | Type::Any) => true,
-            (Gives::Verdict, Type::Dyn) => self.list_attributes,
-            (Gives::Verdict, _) => false,
+            (Purpose::Attribute, Type::List(element)) => element.is_attribute(),
+            (Purpose::Attribute, result) => result.is_attribute(),
+            (Purpose::Number(_), result) => matches!(result, Type::Int | Type::Double),
+            (Purpose::Verdict, Type::Bool | Type::Any) => true,
+            (Purpose::Verdict, Type::Dyn) => self.list_attributes,
+            (Purpose::Verdict, _) => false,
         }
     }
 
@@ -125,9 +119,9 @@ impl Environment {
     }
 
     pub(crate) fn functions(self) -> &'static Library {
-        match self.gives {
-            Gives::Number => numbers(),
-            Gives::Verdict | Gives::Attribute => library(self.includes, self.libraries),
+        match self.purpose {
+            Purpose::Number(_) => numbers(),
+            Purpose::Verdict | Purpose::Attribute => library(self.includes, self.libraries),
         }
     }
 }

@@ -7,13 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::checker::check;
 use super::environment::{Environment, Variables};
 use super::error::{CompileError, EvalError};
 use super::eval::evaluate;
-use super::parser::parse;
-use super::plan::{Plan, plan};
-use super::selector::{MAX_COST, check_length};
+use super::plan::Plan;
+use super::selector::{MAX_COST, compile};
 use super::value::{Map, Value};
 
 /// An expression for a number, compiled. Cheap to clone. Two are equal if their texts are.
@@ -38,10 +36,7 @@ impl NumberExpression {
     /// # Errors
     /// The text is refused, with its place and the reason.
     pub fn compile(text: &str, variables: Variables) -> Result<Self, CompileError> {
-        check_length(text)?;
-        let environment = Environment::number(variables);
-        let plan = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| plan(&checked));
-        Ok(Self { text: text.into(), plan: Arc::new(plan.map_err(|error| error.in_text(text))?) })
+        compile(text, Environment::number(variables)).map(|(_, plan)| Self { text: text.into(), plan })
     }
 
     /// The text.

@@ -12,6 +12,7 @@ use ::regex::Regex;
 use super::ast::{Comprehension, Expr, ExprKind, Literal, op};
 use super::checker::Checked;
 use super::cost::CallCost;
+use super::environment::Purpose;
 use super::error::{CompileErrorKind, ErrorAt, EvalError};
 use super::functions::conversions::named_type;
 use super::functions::{Context, format, regex};
@@ -200,7 +201,7 @@ impl Planner<'_> {
                 let base = if is_hidden { Base::HiddenDevice } else { Base::Device };
                 let mut attribute = Attribute { base, qualifiers: Vec::new() };
                 // Variables besides `device` are entries of one map.
-                if self.checked.environment.variables.is_some() {
+                if let Purpose::Number(_) = self.checked.environment.purpose {
                     let key = Key::Constant(Value::string(bare));
                     attribute.qualifiers.push(Qualifier { key, optional: false });
                 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::checker::check;
+use super::checker::{Checked, check};
 use super::cost::estimate;
 use super::device::DeviceView;
 use super::environment::Environment;
-use super::error::{CompileError, CompileErrorKind, ErrorAt, EvalError};
+use super::error::{CompileError, CompileErrorKind, EvalError};
 use super::eval::{Outcome, evaluate};
 use super::parser::parse;
 use super::plan::{Plan, plan};
@@ -45,8 +45,7 @@ impl Selector {
     /// [`MAX_COST`] is no error here: admission refuses it ([`Self::max_cost`]), but an object that is stored may
     /// have one.
     pub fn compile(text: &str, compat: &Compat) -> Result<Self, CompileError> {
-        check_length(text)?;
-        Self::compile_in(text, Environment::stored(compat)).map_err(|error| error.in_text(text))
+        Self::compile_in(text, Environment::stored(compat))
     }
 
     /// Compiles a text as the API server does when an object with it is created: features behind gates that are off
@@ -55,21 +54,16 @@ impl Selector {
     /// # Errors
     /// As for [`Self::compile`].
     pub fn compile_new(text: &str, compat: &Compat) -> Result<Self, CompileError> {
-        if text.len() > MAX_LENGTH {
-            return Self::compile(text, compat);
-        }
-        let selector = Self::compile_in(text, Environment::new(compat)).map_err(|error| error.in_text(text))?;
+        let selector = Self::compile_in(text, Environment::new(compat))?;
         if selector.max_cost > MAX_COST {
             return Err(CompileError { line: 1, column: 1, kind: CompileErrorKind::TooExpensive(selector.max_cost) });
         }
         Ok(selector)
     }
 
-    fn compile_in(text: &str, environment: Environment) -> Result<Self, ErrorAt> {
-        let checked = check(parse(text)?, environment)?;
-        let max_cost = estimate(&checked);
-        let plan = plan(&checked)?;
-        Ok(Self { text: text.into(), plan: Arc::new(plan), max_cost })
+    fn compile_in(text: &str, environment: Environment) -> Result<Self, CompileError> {
+        let (checked, plan) = compile(text, environment)?;
+        Ok(Self { text: text.into(), plan, max_cost: estimate(&checked) })
     }
 
     /// The text it was compiled from.
@@ -115,13 +109,17 @@ pub(crate) fn verdict(outcome: Outcome) -> Result<bool, EvalError> {
     }
 }
 
-/// Refuses a text that the API allows nowhere.
-pub(crate) fn check_length(text: &str) -> Result<(), CompileError> {
-    if text.len() <= MAX_LENGTH {
-        return Ok(());
+/// From a text to a plan, whatever the expression is for.
+pub(crate) fn compile(text: &str, environment: Environment) -> Result<(Checked, Arc<Plan>), CompileError> {
+    if text.len() > MAX_LENGTH {
+        let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
+        return Err(CompileError { line: 1, column: 1, kind });
     }
-    let kind = CompileErrorKind::TooLong { length: text.len(), limit: MAX_LENGTH };
-    Err(CompileError { line: 1, column: 1, kind })
+    let compiled = parse(text).and_then(|parsed| check(parsed, environment)).and_then(|checked| {
+        let plan = plan(&checked)?;
+        Ok((checked, Arc::new(plan)))
+    });
+    compiled.map_err(|error| error.in_text(text))
 }
 
 #[cfg(test)]

@@ -58,23 +58,19 @@ pub(crate) fn subtract(_: Context<'_>, args: &[Value]) -> Outcome {
 }
 
 pub(crate) fn least(_: Context<'_>, args: &[Value]) -> Outcome {
-    of_two_numbers("min", args, |left, right| left < right, |left, right| left < right)
+    of_two_numbers("min", args, Ordering::Less)
 }
 
 pub(crate) fn greatest(_: Context<'_>, args: &[Value]) -> Outcome {
-    of_two_numbers("max", args, |left, right| left > right, |left, right| left > right)
+    of_two_numbers("max", args, Ordering::Greater)
 }
 
-/// The left number if it is preferred, else the right one; a double where either is.
-fn of_two_numbers(
-    function: &str,
-    args: &[Value],
-    prefers_int: fn(i64, i64) -> bool,
-    prefers_double: fn(f64, f64) -> bool,
-) -> Outcome {
-    let double = |left: f64, right: f64| Ok(Value::Double(if prefers_double(left, right) { left } else { right }));
+/// The left number if it compares so with the right one, else that; a double where either is.
+fn of_two_numbers(function: &str, args: &[Value], wanted: Ordering) -> Outcome {
+    let double =
+        |left: f64, right: f64| Ok(Value::Double(if left.partial_cmp(&right) == Some(wanted) { left } else { right }));
     match *args {
-        [Value::Int(left), Value::Int(right)] => Ok(Value::Int(if prefers_int(left, right) { left } else { right })),
+        [Value::Int(left), Value::Int(right)] => Ok(Value::Int(if left.cmp(&right) == wanted { left } else { right })),
         [Value::Double(left), Value::Double(right)] => double(left, right),
         [Value::Int(left), Value::Double(right)] => double(left as f64, right),
         [Value::Double(left), Value::Int(right)] => double(left, right as f64),
