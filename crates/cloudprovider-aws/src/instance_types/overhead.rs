@@ -23,9 +23,15 @@ const CPU_SHARES: [(u64, u64); 4] = [(0, 600), (1000, 100), (2000, 50), (4000, 2
 pub(super) fn overhead(info: &InstanceTypeInfo, settings: &NodeSettings, options: &MachineOptions) -> Overhead {
     let memory = mebibytes(capacity::memory_mib(info, options));
     let storage = capacity::ephemeral_storage(info, settings);
+    let (kubelet, told) = (&settings.kubelet, told(info, capacity::pods(info, settings, options)));
+    let mut kube_reserved = kube_reserved(info, settings, told.max_pods);
+    kube_reserved.extend(kubelet.kube_reserved.clone());
+    kube_reserved.extend(kubelet.computed.kube_reserved(&told));
+    let mut system_reserved = kubelet.system_reserved.clone();
+    system_reserved.extend(kubelet.computed.system_reserved(&told));
     Overhead {
-        kube_reserved: kube_reserved(info, settings, options),
-        system_reserved: system_reserved(info, settings, options),
+        kube_reserved,
+        system_reserved,
         eviction_threshold: ResourceList::from([
             (
                 MEMORY.to_owned(),
@@ -36,32 +42,21 @@ pub(super) fn overhead(info: &InstanceTypeInfo, settings: &NodeSettings, options
     }
 }
 
-/// The most pods that count for memory are those that have addresses, not those that the node class allows, except
-/// where the image itself goes by the latter.
-fn kube_reserved(info: &InstanceTypeInfo, settings: &NodeSettings, options: &MachineOptions) -> ResourceList {
+/// What is kept where the node class does not say. The most pods that count for memory are those that have addresses,
+/// not those that the node class allows, except where the image itself goes by the latter.
+fn kube_reserved(info: &InstanceTypeInfo, settings: &NodeSettings, max_pods: u64) -> ResourceList {
     let pods = if traits_of(settings.ami_family).memory_by_addresses {
         capacity::address_limited_pods(info, settings, 0)
     } else {
-        capacity::pods(info, settings, options)
+        max_pods
     };
     let memory_mib = pods.saturating_mul(KUBE_RESERVED_MIB_PER_POD).saturating_add(KUBE_RESERVED_MIB);
     let milli = i64::try_from(reserved_milli_cpu(info.v_cpu_info.default_vcpus)).unwrap_or(i64::MAX);
-    let mut reserved = ResourceList::from([
+    ResourceList::from([
         (CPU.to_owned(), Quantity::from_milli(milli, Format::DecimalSi)),
         (MEMORY.to_owned(), mebibytes(memory_mib)),
         (EPHEMERAL_STORAGE.to_owned(), quantity(KUBE_RESERVED_STORAGE_GIB << 30, Format::BinarySi)),
-    ]);
-    reserved.extend(settings.kubelet.kube_reserved.clone());
-    let told = told(info, capacity::pods(info, settings, options));
-    reserved.extend(settings.kubelet.computed.kube_reserved(&told));
-    reserved
-}
-
-fn system_reserved(info: &InstanceTypeInfo, settings: &NodeSettings, options: &MachineOptions) -> ResourceList {
-    let told = told(info, capacity::pods(info, settings, options));
-    let mut reserved = settings.kubelet.system_reserved.clone();
-    reserved.extend(settings.kubelet.computed.system_reserved(&told));
-    reserved
+    ])
 }
 
 /// In thousandths of a processor. Each part is rounded down for itself.

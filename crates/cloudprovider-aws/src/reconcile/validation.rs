@@ -58,6 +58,11 @@ impl Checked {
     const fn now(verdict: Verdict) -> Self {
         Self { verdict, again_in: LATER, error: None }
     }
+
+    /// Nothing was found out, for a reason that may pass.
+    fn soon(message: String) -> Self {
+        Self { verdict: Verdict::AsBefore { message: message.clone() }, again_in: SOON, error: Some(message) }
+    }
 }
 
 fn fails(reason: &str, message: impl Into<String>) -> Verdict {
@@ -79,11 +84,7 @@ impl NodeClassReconciler {
         match self.setup.provider.failed_expression(class).await {
             Ok(None) => {}
             Ok(Some(message)) => return Checked::now(fails("KubeletExpressionEvaluationFailed", message)),
-            Err(error) => {
-                let message = error.to_string();
-                let verdict = Verdict::AsBefore { message: message.clone() };
-                return Checked { verdict, again_in: SOON, error: Some(message) };
-            }
+            Err(error) => return Checked::soon(error.to_string()),
         }
         if let Some(verdict) = restricted_tag(class) {
             return Checked::now(verdict);
@@ -101,18 +102,13 @@ impl NodeClassReconciler {
         let verdict = match self.setup.provider.dry_run(&class).await {
             Ok(()) => Verdict::Holds,
             Err(DryRun::Refused { trial, error }) if is_temporary(&error) => {
-                let message = format!("{}: {error}", trial.attempt());
-                let verdict = Verdict::AsBefore { message: message.clone() };
-                return Checked { verdict, again_in: SOON, error: Some(message) };
+                return Checked::soon(format!("{}: {error}", trial.attempt()));
             }
             Err(DryRun::Refused { trial, error }) => {
                 fails(reason(trial, &error), format!("{}: {error}", trial.attempt()))
             }
             Err(DryRun::NotMade { reason, message }) => fails(&reason, message),
-            Err(DryRun::Later(message)) => {
-                let verdict = Verdict::AsBefore { message: message.clone() };
-                return Checked { verdict, again_in: SOON, error: Some(message) };
-            }
+            Err(DryRun::Later(message)) => return Checked::soon(message),
         };
         self.verdicts.lock().known.insert(class.name.clone(), (of, now, verdict.clone()));
         Checked::now(verdict)

@@ -163,12 +163,8 @@ fn node(machine: &Machine, told: &Told, instance_type: &InstanceType) -> Value {
     let attached = |resource: &str| resource != EFA || machine.efa_count > 0;
     let amounts = |list: cloudprovider::ResourceList| -> BTreeMap<String, String> {
         let there = list.into_iter().filter(|(resource, amount)| amount.sign() > 0 && attached(resource));
-        there.map(|(resource, amount)| (resource, amount.to_string())).collect()
-    };
-    let amounts = |list: cloudprovider::ResourceList| {
-        let mut amounts = amounts(list);
-        amounts.insert(api::resources::PODS.to_owned(), told.max_pods.to_string());
-        amounts
+        let max_pods = (api::resources::PODS.to_owned(), told.max_pods.to_string());
+        there.map(|(resource, amount)| (resource, amount.to_string())).chain([max_pods]).collect()
     };
     let provider_id = MachineId { zone: machine.zone.clone(), instance: machine.id.clone() }.to_provider_id();
     json!({
