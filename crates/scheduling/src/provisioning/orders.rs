@@ -300,7 +300,8 @@ fn price_of_keeping_apart(
 
 /// Places everything in the plain order. Where pods have no place and machines for others add domains to their spread,
 /// these are kept out of such domains, if that gives more pods a place; else Karpenter's order may put them onto one
-/// machine.
+/// machine. Pods with claims that are refused without a proof come first if that gives them a place and takes none from
+/// others.
 fn fill_first(problem: &Problem<'_>, run: &mut PlanRun, aim: &Aim, budget: &mut PlanBudget) -> Option<(Filled, u64)> {
     let mut best = fill_all(problem, run, aim, Order::Plain, budget);
     let compared = aim.compared();
@@ -325,7 +326,34 @@ fn fill_first(problem: &Problem<'_>, run: &mut PlanRun, aim: &Aim, budget: &mut 
             best = Some(other);
         }
     }
+    if let Some((filled, _)) = &best
+        && let Some(first) = short_of_devices(problem, filled)
+    {
+        let mut anew = run.afresh();
+        anew.keeps_outside = run.keeps_outside;
+        let other = fill_all(problem, &mut anew, &compared, Order::First(&first), budget);
+        let is_better = |other: &Filled| {
+            let fewer = other.rank(problem).without_place < filled.rank(problem).without_place;
+            fewer && other.refuses_no_more_than(filled) && rules_hold(problem, &other.state)
+        };
+        if let Some(other) = other.filter(|(other, _)| is_better(other)) {
+            *run = anew;
+            best = Some(other);
+        }
+    }
     best
+}
+
+/// The classes with claims of which it is not known that they have no place, where others claim devices too. Who could
+/// have taken devices of another zone may have taken those that they depend on (fidelity seed 461135).
+fn short_of_devices(problem: &Problem<'_>, filled: &Filled) -> Option<Vec<ClassId>> {
+    let has_claims = |class: ClassId| problem.classes[class].devices.is_some();
+    let is_open = |verdict: Verdict| verdict == Verdict::OutOfBudget;
+    let open = filled.refused.iter().filter(|(class, _, verdict)| has_claims(*class) && is_open(*verdict));
+    let first: Vec<ClassId> = open.map(|(class, _, _)| *class).collect();
+    let is_other =
+        |class: ClassId| has_claims(class) && !problem.classes[class].is_refused() && !first.contains(&class);
+    (!first.is_empty() && problem.classes.ids().any(is_other)).then_some(first)
 }
 
 /// Places everything in one order; says how many steps the search for contended room took. `None` if the aim has a
@@ -342,7 +370,7 @@ fn fill_all(
     let steps = match order {
         Order::Plain if run.keeps_outside => options.search_steps.min(OUTSIDE_STEPS),
         Order::Plain if problem.request.limit().is_none() => options.search_steps,
-        Order::Plain | Order::CountedFirst | Order::ByWorth(_) | Order::Karpenter { .. } => {
+        Order::Plain | Order::CountedFirst | Order::First(_) | Order::ByWorth(_) | Order::Karpenter { .. } => {
             options.search_steps.min(COMPARED_STEPS)
         }
     };

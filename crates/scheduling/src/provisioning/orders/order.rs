@@ -18,6 +18,8 @@ pub(crate) enum Order<'w> {
     /// Class by class, but first those that spreads of others count and that do not keep these themselves: whenever
     /// they are bound, the spreads are planned with them.
     CountedFirst,
+    /// Class by class, but first those that had no place in another plan.
+    First(&'w [ClassId]),
     /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
     ByWorth(&'w IdVec<ClassId, i64>),
     /// Pod by pod, as Karpenter does it.
@@ -30,7 +32,7 @@ pub(crate) enum Order<'w> {
 impl PlacingOrder for Order<'_> {
     fn begin(&self, packing: &mut Packing<'_>, waiting: &mut IdVec<ClassId, u32>) -> bool {
         match *self {
-            Self::Plain | Self::CountedFirst => true,
+            Self::Plain | Self::CountedFirst | Self::First(_) => true,
             Self::ByWorth(worth) => {
                 by_worth(packing, waiting, worth);
                 true
@@ -44,6 +46,10 @@ impl PlacingOrder for Order<'_> {
         match self {
             Self::Plain | Self::ByWorth(_) | Self::Karpenter { .. } => classes.collect(),
             Self::CountedFirst => counted_first(problem, classes.collect()),
+            Self::First(first) => {
+                let others = classes.filter(|class| !first.contains(class));
+                first.iter().copied().chain(others).collect()
+            }
         }
     }
 

@@ -233,6 +233,39 @@ fn where_machines_of_others_may_bring_devices_only_counting_proves_that_there_ar
 }
 
 #[test]
+fn a_zones_devices_are_left_to_those_who_cannot_be_elsewhere() {
+    // The large pods come first, and b is cheaper. In which order they come decides who has links and who a GPU.
+    let mut f = Fixture::new();
+    f.device_class(NET, None).device_class(GPU, None);
+    f.instance_type("router", 4, 16).offering("a", "on-demand", 100).offering("b", "on-demand", 90);
+    f.plain_devices(GPU, 2).devices_for_nodes(NET, 4, Domain, &[ZONE]);
+    f.pool("default");
+    let of = |name: &str, class: &str, count: u32| json!({"name": name, "deviceClassName": class, "count": count});
+    let either = [of("links", NET, 2), of("other", GPU, 1)];
+    f.claim_template("either", &json!({"requests": [{"name": "r", "firstAvailable": either}]}));
+    f.claim_template("link", &json!({"requests": [exactly("r", NET, 1)]}));
+    for index in 0..4 {
+        f.pod(&format!("anywhere-{index}")).requests(1500, gib(1)).claims_from("either");
+        f.pod(&format!("in-b-{index}")).requests(900, gib(1)).claims_from("link").select(ZONE, "b");
+    }
+    f.claim_template("both", &json!({"requests": [exactly("r", GPU, 2)]}));
+    for index in 0..3 {
+        f.pod(&format!("gpus-{index}")).requests(1500, gib(1)).claims_from("both");
+    }
+    check(
+        &f,
+        expect![[r#"
+            machine default-0: router/b/on-demand $0.00000009/h types [router] devices [4 net.example.com] pods [in-b-0, in-b-1, in-b-2, in-b-3]
+            machine default-1: router/a/on-demand $0.0000001/h types [router] devices [4 net.example.com] pods [anywhere-0, anywhere-1]
+            machine default-2: router/a/on-demand $0.0000001/h types [router] devices [2 gpu.example.com] pods [anywhere-2, anywhere-3]
+            machine default-3: router/b/on-demand $0.00000009/h types [router] devices [2 gpu.example.com] pods [gpus-0]
+            machine default-4: router/b/on-demand $0.00000009/h types [router] devices [2 gpu.example.com] pods [gpus-1]
+            machine default-5: router/b/on-demand $0.00000009/h types [router] devices [2 gpu.example.com] pods [gpus-2]
+        "#]],
+    );
+}
+
+#[test]
 fn a_zone_has_one_pool_of_its_own_however_many_machines_bring_it() {
     let mut f = links(Domain, 2);
     for index in 0..4 {
