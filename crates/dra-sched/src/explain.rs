@@ -156,6 +156,7 @@ impl Explanation {
             Refusal::NotRecorded { .. } => plain("CostsNotRecorded", false),
             Refusal::Fault(fault) => plain("Fault", fault.scope() == Scope::Pod),
             Refusal::Infeasible(infeasible) => {
+                let infeasible = &*infeasible.reasoned(inventory);
                 let (requests, constraints) =
                     report::of(inventory, &infeasible.scene, &infeasible.proof).unwrap_or_default();
                 let explainer = Explainer { inventory, holder };

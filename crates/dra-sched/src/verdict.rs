@@ -122,7 +122,8 @@ pub enum Proof {
         /// The constraint's index.
         constraint: usize,
     },
-    /// The search tried every possibility, or showed it to be equal to one that it tried.
+    /// The search tried every possibility, or showed it to be equal to one that it tried. Counting may show the same;
+    /// [`crate::explain`] asks for that when the refusal is read.
     Exhausted,
 }
 

@@ -1,6 +1,7 @@
 //! The report of a refusal: for each request, every device of the view against every rule, with what was taken at that
 //! time.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use crate::compile::selectors::Judgement;
 use crate::inventory::Inventory;
 use crate::inventory::view::Position;
 use crate::ledger::Taken;
-use crate::tuning::NAMED_DEVICES;
+use crate::tuning::{NAMED_DEVICES, REASON_STEPS};
 use crate::verdict::scene::Scene;
-use crate::verdict::{ConstraintReport, Fall, Proof, RequestReport, Rule, Shortage};
+use crate::verdict::{ConstraintReport, Fall, Infeasible, Proof, RequestReport, Rule, Shortage};
 use dra_types::compat::Gate;
 
 /// The reports for each request, and for the constraints that could be the reason. `None` if the claims have a fault
@@ -27,14 +28,29 @@ pub(crate) fn of(
     scene: &Scene,
     proof: &Proof,
 ) -> Option<(Vec<RequestReport>, Vec<ConstraintReport>)> {
+    again(inventory, scene, |search| Some((requests(search), constraints(search, proof))))
+}
+
+impl Infeasible {
+    /// With the reason that counting gives, if there is one: a search that has tried everything does not look for it.
+    pub(crate) fn reasoned(&self, inventory: &Inventory) -> Cow<'_, Self> {
+        if self.proof != Proof::Exhausted {
+            return Cow::Borrowed(self);
+        }
+        let proof = again(inventory, &self.scene, |search| Some(search.proof_of_exhaustion()));
+        Cow::Owned(Self { proof: proof.unwrap_or(Proof::Exhausted), ..self.clone() })
+    }
+}
+
+/// Looks at a scene as the search did that refused, before anything is picked.
+fn again<T>(inventory: &Inventory, scene: &Scene, look: impl FnOnce(&mut Search<'_>) -> Option<T>) -> Option<T> {
     let ledger = scene.ledger();
     let taken = Taken { cluster: &ledger, own: None };
-    let mut budget = Budget::new(0);
+    let mut budget = Budget::new(REASON_STEPS);
     let question = Question { inventory, seen: (&scene.facts, &scene.view), claims: &scene.claims, taken };
     let mut search = Search::new(question, &mut budget);
     search.prepare().ok()?;
-    let requests = requests(&mut search);
-    Some((requests, constraints(&mut search, proof)))
+    look(&mut search)
 }
 
 /// One report per branch. Call it before anything is picked.

@@ -21,7 +21,7 @@ use crate::faults::Fault;
 use crate::inventory::Inventory;
 use crate::inventory::view::{PoolPosition, Position, View};
 use crate::ledger::Taken;
-use crate::tuning::PROOF_PATIENCE;
+use crate::tuning::{LOOKS_BEFORE_PROOF, LOOKS_BEFORE_PROOF_PER_DEVICE};
 use crate::verdict::scene::Scene;
 use crate::verdict::{Infeasible, Proof, Refusal};
 use counters::{CountersLeft, GroupState};
@@ -152,7 +152,8 @@ pub(super) fn run(question: Question<'_>, need: Need, budget: &mut Budget) -> Ou
             return Outcome::Refused(Refusal::Fault(Fault::TooManyDevices { claim }));
         }
         Walk::Refuted(proof) => proof,
-        Walk::Exhausted => search.proof_of_exhaustion(),
+        // Whether counting would have shown it too is found out when somebody reads it (`Infeasible::reasoned`).
+        Walk::Exhausted => Proof::Exhausted,
     };
     let Question { inventory, seen: (facts, view), claims, taken } = question;
     let troubled = view.pools.iter().filter_map(|pool| Some((pool, pool.trouble.clone()?)));
@@ -290,7 +291,6 @@ impl Search<'_> {
         let admin = self.branches[branch].alternative.admin_access;
         let claim = self.branches[branch].claim;
         let mut failed: SmallVec<[ClassIndex; 4]> = SmallVec::new();
-        let mut passed_over = false;
         for index in start..self.view.devices.len() {
             let position = Position::from_index(index);
             self.looked += 1;
@@ -319,7 +319,6 @@ impl Search<'_> {
             }
             // `pick` would refuse what a constraint does not admit, at a higher cost.
             if self.passes_over && self.is_unlike(branch, position) {
-                passed_over = true;
                 continue;
             }
             match self.pick(branch, position, false) {
@@ -341,8 +340,8 @@ impl Search<'_> {
         if let Some(proof) = self.too_few(branch, done) {
             return Walk::Refuted(proof);
         }
-        // As long as little was looked at, walking on is cheaper than a proof (see `PROOF_PATIENCE`).
-        if passed_over && self.looked < PROOF_PATIENCE * self.view.devices.len() {
+        // As long as little was looked at, walking on is cheaper than a proof.
+        if self.looked < LOOKS_BEFORE_PROOF + LOOKS_BEFORE_PROOF_PER_DEVICE * self.view.devices.len() {
             return Walk::Exhausted;
         }
         self.failure()
@@ -380,8 +379,8 @@ impl Search<'_> {
         false
     }
 
-    /// The proof for a search that found nothing, if it ended before it tried to prove that.
-    fn proof_of_exhaustion(&mut self) -> Proof {
+    /// The proof for a search that finds nothing, by counting if that shows it.
+    pub(super) fn proof_of_exhaustion(&mut self) -> Proof {
         match self.failure() {
             Walk::Refuted(proof) => proof,
             Walk::Found | Walk::Exhausted | Walk::TooMany | Walk::Fault(_) | Walk::OutOfBudget => Proof::Exhausted,

@@ -30,10 +30,11 @@ fn refuted(slices: &[(&str, Value)], claims: &[Value]) -> Proof {
         requests += spec["requests"].as_array().unwrap().len();
         classes.push(claim(&mut builder, &format!("c{index}"), spec));
     }
-    let (verdict, steps) = ask(&builder.build(), &classes);
+    let inventory = builder.build();
+    let (verdict, steps) = ask(&inventory, &classes);
     let Verdict::Refused(Refusal::Infeasible(infeasible)) = verdict else { panic!("{verdict:?}") };
     assert!(steps <= 10 * (count + requests) as u64, "{steps} steps for {count} devices and {requests} requests");
-    infeasible.proof
+    infeasible.reasoned(&inventory).proof.clone()
 }
 
 fn plain(count: usize) -> Value {

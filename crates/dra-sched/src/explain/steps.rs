@@ -78,6 +78,7 @@ impl RequestStep {
     /// The steps of all requests, in the order of the claims; None if the refusal is not about devices.
     pub fn all_of(inventory: &Inventory, refusal: &Refusal) -> Option<Vec<Self>> {
         let Refusal::Infeasible(infeasible) = refusal else { return None };
+        let infeasible = &*infeasible.reasoned(inventory);
         let (requests, constraints) = report::of(inventory, &infeasible.scene, &infeasible.proof)?;
         let mut steps: Vec<Self> = requests.iter().map(step_of).collect();
         if steps.iter().all(|step| step.step.is_none()) {

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::compile::ids::ClaimClassId;
 use crate::faults::{Fault, Scope};
 use crate::fixture::{ask, ask_with, builder_for, claim, compat, devices, exactly, local, names};
+use crate::inventory::Inventory;
 use crate::verdict::{Proof, Refusal, Verdict};
 use dra_types::compat::{Compat, Gate, Gates, KubernetesMinor};
 
@@ -19,6 +21,11 @@ fn derived(mut request: Value, expression: &str) -> Value {
 }
 
 fn answer(compat: Compat, constraint: &str, requests: &[Value]) -> Verdict {
+    let (inventory, class) = published(compat, constraint, requests);
+    ask(&inventory, &[class]).0
+}
+
+fn published(compat: Compat, constraint: &str, requests: &[Value]) -> (Inventory, ClaimClassId) {
     let mut builder = builder_for(compat, &["gpu", "nic"]);
     let place = |index: usize| json!({"attributes": {"place": {"string": format!("socket-{}", index / 2)}}});
     builder.slice(local("gpu", &devices(4, place)));
@@ -26,7 +33,7 @@ fn answer(compat: Compat, constraint: &str, requests: &[Value]) -> Verdict {
         |index: usize| json!({"attributes": {"numa": {"int": 2 + index}, NUMA: {"int": 7}, "root": {"string": "x"}}});
     builder.slice(local("nic", &devices(2, numa)));
     let class = claim(&mut builder, "c", &json!({"requests": requests, "constraints": [{constraint: NUMA}]}));
-    ask(&builder.build(), &[class]).0
+    (builder.build(), class)
 }
 
 fn pair(gpu: &str, nic: &str) -> [Value; 2] {
@@ -58,9 +65,10 @@ fn a_derived_attribute_shadows_a_published_one_and_equals_published_values() {
 
 #[test]
 fn values_that_never_meet_are_refused_by_counting() {
-    let verdict = answer(compat(), "matchAttribute", &pair("'socket'", OF_NIC));
+    let (inventory, class) = published(compat(), "matchAttribute", &pair("'socket'", OF_NIC));
+    let (verdict, _) = ask(&inventory, &[class]);
     let Verdict::Refused(Refusal::Infeasible(infeasible)) = verdict else { panic!("{verdict:?}") };
-    assert_eq!(infeasible.proof, Proof::NoCommonValue { claim: 0, constraint: 0 });
+    assert_eq!(infeasible.reasoned(&inventory).proof, Proof::NoCommonValue { claim: 0, constraint: 0 });
 }
 
 #[test]
