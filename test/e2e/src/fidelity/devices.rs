@@ -148,7 +148,8 @@ impl DeviceScenario {
         let kept_out = kept_out(corner).await?.len();
         let expected = self.quota.as_ref().map_or(0, |quota| quota.kept_out);
         if kept_out != expected {
-            pods.wrong.push(format!("{}: quotas kept {kept_out} pods out, not {expected}", self.base.name));
+            let counted = quota::counted(corner).await?;
+            pods.wrong.push(format!("{}: quotas kept {kept_out} pods out, not {expected}; {counted}", self.base.name));
         }
         if let Some(annex) = &self.annex {
             pods.wrong.extend(annex.end(corner).await?);

@@ -259,6 +259,9 @@ impl Said {
     }
 }
 
+/// How a refusal tells of a NodePool's limits; a claim's limit of devices is another.
+const OF_LIMITS: [&str; 3] = [", the limit of ", "over limits.", "excluded by limits"];
+
 /// Whether the controller said it since it knows the NodePools as they are to be: before, there was none, it was not
 /// ready, or its limits were in the way. A pod that contradicts itself is refused whatever they are, and so is one
 /// whose claim has no room for it.
@@ -272,7 +275,9 @@ fn is_final(message: &str, corner: &str) -> bool {
     let is_told_of_pool = excluded_by.contains(&format!("nodepool/{corner}"));
     message.contains("no node can satisfy it")
         || message.contains("consumers with the pods planned for it, the most that are allowed")
-        || is_told_of_pool && !excluded_by.contains("limit") && !excluded_by.contains("is not ready")
+        || is_told_of_pool
+            && !OF_LIMITS.iter().any(|words| excluded_by.contains(words))
+            && !excluded_by.contains("is not ready")
 }
 
 /// Names of the pods that the controller has refused for good, and of those that quotas keep out.
@@ -326,6 +331,7 @@ mod tests {
         let says = |text: &str| is_final(&format!("Failed to schedule pod, it does not fit: {text}"), "random-1");
         assert!(says("nodepool/random-1: machines that would hold it are excluded by a rule"));
         assert!(says("nodepool/random-1: a rule; it would fit one if the limit were higher"));
+        assert!(says("nodepool/random-1: none of 9 instance types fits: 64 devices exceed the limit of 32"));
         assert!(says(
             "nodepool/random-1: wants a In [b]; it would fit a new machine if it had that and with 4 more in limits.nodes"
         ));

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use seeded_random::Random;
@@ -113,6 +114,17 @@ impl Quota {
         })
         .await
     }
+}
+
+/// What the quota of a namespace counts and what there is, for people: kube-apiserver can let in more than it allows
+/// while kube-controller-manager counts anew.
+pub(super) async fn counted(corner: &Corner) -> Result<String> {
+    let quotas: Api<ResourceQuota> = Api::namespaced(corner.client.clone(), &corner.name);
+    let status = quotas.get_opt(NAME).await?.and_then(|quota| quota.status).unwrap_or_default();
+    let claims: Api<ResourceClaim> = Api::namespaced(corner.client.clone(), &corner.name);
+    let claims = claims.list_metadata(&ListParams::default()).await?.items.len();
+    let text = |of| serde_json::to_string(&of).unwrap_or_default();
+    Ok(format!("{claims} claims, {} used of {}", text(status.used), text(status.hard)))
 }
 
 fn is_claim_of(object: &Value, class: &str) -> bool {
