@@ -5,6 +5,8 @@ pub(crate) mod karpenter;
 mod order;
 pub(crate) mod patterns;
 
+use std::collections::BTreeSet;
+
 use crate::bound;
 use crate::bound::{Relaxed, Solved};
 use crate::plan::{Plan, Verdict};
@@ -326,34 +328,39 @@ fn fill_first(problem: &Problem<'_>, run: &mut PlanRun, aim: &Aim, budget: &mut 
             best = Some(other);
         }
     }
-    if let Some((filled, _)) = &best
-        && let Some(first) = short_of_devices(problem, filled)
-    {
-        let mut anew = run.afresh();
-        anew.keeps_outside = run.keeps_outside;
-        let other = fill_all(problem, &mut anew, &compared, Order::First(&first), budget);
-        let is_better = |other: &Filled| {
-            let fewer = other.rank(problem).without_place < filled.rank(problem).without_place;
-            fewer && other.refuses_no_more_than(filled) && rules_hold(problem, &other.state)
-        };
-        if let Some(other) = other.filter(|(other, _)| is_better(other)) {
-            *run = anew;
-            best = Some(other);
-        }
+    let undecided = best.as_ref().and_then(|(plan, _)| undecided_first(problem, run, &compared, plan, budget));
+    if let Some((other_run, other)) = undecided {
+        *run = other_run;
+        best = Some(other);
     }
     best
 }
 
-/// The classes with claims of which it is not known that they have no place, where others claim devices too. Who could
-/// have taken devices of another zone may have taken those that they depend on (fidelity seed 461135).
-fn short_of_devices(problem: &Problem<'_>, filled: &Filled) -> Option<Vec<ClassId>> {
+/// A plan that places classes with claims first of which a plan does not know that they have no place, where others
+/// claim devices too: who could have taken devices of another zone may have taken those that they depend on (fidelity
+/// seed 461135). `None` if there are no such classes, or if it gives them no place or takes one from others.
+fn undecided_first(
+    problem: &Problem<'_>,
+    run: &PlanRun,
+    aim: &Aim,
+    plan: &Filled,
+    budget: &mut PlanBudget,
+) -> Option<(PlanRun, (Filled, u64))> {
     let has_claims = |class: ClassId| problem.classes[class].devices.is_some();
-    let is_open = |verdict: Verdict| verdict == Verdict::OutOfBudget;
-    let open = filled.refused.iter().filter(|(class, _, verdict)| has_claims(*class) && is_open(*verdict));
-    let first: Vec<ClassId> = open.map(|(class, _, _)| *class).collect();
+    let undecided =
+        plan.refused.iter().filter(|(class, _, verdict)| *verdict == Verdict::OutOfBudget && has_claims(*class));
+    let undecided: BTreeSet<ClassId> = undecided.map(|(class, _, _)| *class).collect();
     let is_other =
-        |class: ClassId| has_claims(class) && !problem.classes[class].is_refused() && !first.contains(&class);
-    (!first.is_empty() && problem.classes.ids().any(is_other)).then_some(first)
+        |class: ClassId| has_claims(class) && !problem.classes[class].is_refused() && !undecided.contains(&class);
+    if undecided.is_empty() || !problem.classes.ids().any(is_other) {
+        return None;
+    }
+    let mut anew = run.afresh();
+    anew.keeps_outside = run.keeps_outside;
+    let other = fill_all(problem, &mut anew, aim, Order::First(&undecided), budget)?;
+    let places_more = other.0.rank(problem).without_place < plan.rank(problem).without_place;
+    let is_better = places_more && other.0.refuses_no_more_than(plan) && rules_hold(problem, &other.0.state);
+    is_better.then_some((anew, other))
 }
 
 /// Places everything in one order; says how many steps the search for contended room took. `None` if the aim has a

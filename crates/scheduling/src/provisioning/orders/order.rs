@@ -1,5 +1,7 @@
 //! The orders of placing, and how each of them begins.
 
+use std::collections::BTreeSet;
+
 use model::IdVec;
 
 use super::{karpenter, patterns};
@@ -18,8 +20,8 @@ pub(crate) enum Order<'w> {
     /// Class by class, but first those that spreads of others count and that do not keep these themselves: whenever
     /// they are bound, the spreads are planned with them.
     CountedFirst,
-    /// Class by class, but first those that had no place in another plan.
-    First(&'w [ClassId]),
+    /// Class by class, but first these.
+    First(&'w BTreeSet<ClassId>),
     /// Classes that nothing couples get their machines pattern by pattern, by what a copy is worth.
     ByWorth(&'w IdVec<ClassId, i64>),
     /// Pod by pod, as Karpenter does it.
