@@ -77,8 +77,10 @@ enum Event {
 /// A command whose replacements are coming up.
 #[derive(Debug)]
 struct UnderWay {
-    decision: Decision,
+    going: Vec<MachineKey>,
     launched: Vec<MachineKey>,
+    /// Where its pods go.
+    places: BTreeMap<PodKey, MachineKey>,
 }
 
 struct Run<'t> {
@@ -287,8 +289,19 @@ impl Run<'_> {
         self.outcome.commands += 1;
         self.outcome.replacements += launched.len();
         self.checks.begins(self.now, &self.world, (&decision, before - after));
+        let places: BTreeMap<PodKey, MachineKey> = decision
+            .moves
+            .iter()
+            .filter_map(|(pod, to)| match to {
+                Destination::Machine(machine) => Some((*pod, *machine)),
+                Destination::Launched(position) => Some((*pod, *launched.get(*position)?)),
+            })
+            .collect();
+        for (pod, machine) in &places {
+            self.world.promise(*pod, *machine);
+        }
         decision.going.iter().for_each(|machine| self.world.set_going(*machine, true));
-        self.under_way.push(UnderWay { decision, launched });
+        self.under_way.push(UnderWay { going: decision.going, launched, places });
         self.finish_what_is_ready();
         Ok(true)
     }
@@ -301,16 +314,8 @@ impl Run<'_> {
             .into_iter()
             .partition(|under_way| under_way.launched.iter().all(is_ready));
         self.under_way = waiting;
-        for UnderWay { decision, launched } in ready {
-            let places: BTreeMap<PodKey, MachineKey> = decision
-                .moves
-                .iter()
-                .filter_map(|(pod, to)| match to {
-                    Destination::Machine(machine) => Some((*pod, *machine)),
-                    Destination::Launched(position) => Some((*pod, *launched.get(*position)?)),
-                })
-                .collect();
-            for machine in &decision.going {
+        for UnderWay { going, places, .. } in ready {
+            for machine in &going {
                 let successors = self.world.remove(*machine, |pod| places.get(&pod).copied(), self.now);
                 self.outcome.evictions += successors.len();
                 self.checks.moved(&successors);

@@ -65,7 +65,7 @@ pub struct SimulatedPod {
     pub workload: usize,
     /// Where it runs.
     pub on: Option<MachineKey>,
-    /// Where it is to run, once the machine is ready.
+    /// Where it is to run, once the machine is ready; of a pod that runs, where its successor is.
     pub planned: Option<MachineKey>,
     /// As planners see it.
     pub pod: Arc<Pod>,
@@ -354,7 +354,8 @@ impl World {
             }
         }
         let waiting = || self.pods.values().filter(|pod| pod.on.is_none());
-        let planned_on = waiting().filter_map(|pod| {
+        // Those of pods that wait, and of pods whose machines commands take away.
+        let planned_on = self.pods.values().filter_map(|pod| {
             let machine = pod.planned.filter(|machine| self.machines.contains_key(machine))?;
             Some((pod.pod.uid.clone(), NodeClaimName::from(name(machine).as_str())))
         });
@@ -384,6 +385,13 @@ impl World {
         if let Some(machine) = self.machines.get_mut(&machine) {
             machine.ready_at = Some(now);
             machine.objects = None;
+        }
+    }
+
+    /// Says where the successor of a pod is to run whose machine a command takes away.
+    pub fn promise(&mut self, pod: PodKey, machine: MachineKey) {
+        if let Some(pod) = self.pods.get_mut(&pod) {
+            pod.planned = Some(machine);
         }
     }
 
@@ -431,8 +439,7 @@ pub(crate) fn machine_of(snapshot: &Snapshot, node: NodeId) -> Result<MachineKey
 
 /// The NodeClaim of one of our machines, if it is there.
 pub(crate) fn claim_of(snapshot: &Snapshot, machine: MachineKey) -> Option<NodeClaimName> {
-    let name = format!("node-{}", machine.0);
-    snapshot.nodes.iter().find(|node| node.display_name() == name)?.node_claim.clone()
+    snapshot.nodes.iter().find(|node| node.display_name() == name(machine))?.node_claim.clone()
 }
 
 /// The pod of a snapshot.
@@ -458,4 +465,31 @@ pub(crate) fn wanted(snapshot: &Snapshot, machine: &PlannedMachine) -> Result<Wa
         types: types.map(|it| it.name.clone()).collect(),
         zones: bench::catalogues::ZONES.iter().copied().filter(is_let_in).map(Arc::from).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Workload;
+
+    #[test]
+    fn a_snapshot_knows_where_commands_under_way_move_pods_to() {
+        let workload = Workload { name: "app".to_owned(), milli_cpu: 500, memory_mib: 500, zone: None };
+        let mut world = World::new(&[workload]).unwrap();
+        let wanted = Wanted { types: vec!["c7g.large".into()], zones: Vec::new() };
+        let now = Timestamp(0);
+        let [goes, stays] = [(); 2].map(|()| world.launch(&wanted, now).unwrap().unwrap());
+        world.make_ready(goes, now);
+        world.scale(0, 1, now);
+        world.schedule(now);
+        world.make_ready(stays, now);
+        let pod = world.pods_on(goes).map(|(key, _)| key).next().unwrap();
+        world.promise(pod, stays);
+        world.set_going(goes, true);
+        let snapshot = world.snapshot(now, true).unwrap();
+        let there = claim_of(&snapshot, stays).unwrap();
+        let fleet = snapshot.fleet.as_ref().unwrap();
+        let moving = fleet.nodes.iter().flat_map(|node| node.moving()).map(|pending| pending.planned_on.clone());
+        assert_eq!(moving.collect::<Vec<_>>(), [Some(there)]);
+    }
 }
