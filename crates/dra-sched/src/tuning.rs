@@ -1,6 +1,6 @@
 //! What bounds the allocator's work and its messages, with what happens at the bound and what set it. Steps of searches
-//! are not among them: whoever asks brings a budget. Limits of the API are where the API is read. Where "nothing is recorded",
-//! the history has neither a measurement of the number itself nor a reason for just this one.
+//! are not among them: whoever asks brings a budget. Limits of the API are where the API is read. Where "nothing is
+//! recorded", the history has neither a measurement of the number itself nor a reason for just this one.
 
 /// What the proof of a refusal costs, roughly, in looks at devices: so many, and so many for each device. As long as a
 /// walk has cost less it goes on without one, and ends without one if it ends before; from then on the proof is made.
