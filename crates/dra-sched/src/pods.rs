@@ -7,7 +7,7 @@ mod claims;
 mod extended;
 mod resources;
 
-pub use claims::{Claims, PodFault, WantedClaim, claims, is_idle};
+pub use claims::{Claims, PodFault, WantedClaim, claims, is_idle, served_extended_resources};
 pub use extended::{ExtendedClaim, ExtendedMapping, ExtendedResources, IN_MEMORY_CLAIM, Served};
 pub use resources::{NodeResourceFault, check_node_resources, check_pod_limits, total_demand};
 

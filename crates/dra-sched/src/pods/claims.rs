@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::NamespacedName;
+use model::{NamespacedName, Uid};
 
 use crate::faults::{MAX_CONSUMERS, too_many_consumers};
 use crate::inventory::{InventoryBuilder, Reservation};
@@ -16,6 +16,8 @@ use dra_types::{ClaimSource, ClaimTemplate, Consumer, Pod, PodGroup, ResourceCla
 
 /// Names the entry of a pod that a generated claim stands for.
 const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+/// Says `true` of a claim that kube-scheduler has made for extended resources.
+const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// Objects that entries refer to, by namespace and name.
 #[derive(Debug, Clone, Copy)]
@@ -163,6 +165,14 @@ fn made_before(pod: &Pod, objects: &Claims<'_>, entry: &Arc<str>) -> Option<Arc<
             && is_owned(claim, pod)
     };
     objects.claims.values().find(is_ours).map(|claim| Arc::clone(&claim.meta.name.name))
+}
+
+/// The pod, by its uid, for whose extended resources kube-scheduler has made a claim. It does so right before it binds
+/// the pod, and the pod's status names the claim only afterwards.
+pub fn served_extended_resources(claim: &ResourceClaim) -> Option<&Uid> {
+    claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM).filter(|value| ***value == *"true")?;
+    let owner = claim.meta.owners.iter().find(|owner| owner.controller && &*owner.kind == "Pod")?;
+    Some(&owner.uid).filter(|uid| !uid.as_str().is_empty())
 }
 
 /// Whether the pod owns the claim. Manifests have no uids, so there the name decides.

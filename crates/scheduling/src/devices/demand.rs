@@ -1,18 +1,21 @@
 //! What pods and daemons want of devices, each kind of want once.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use dra_sched::{
     Alternative, ClaimClassId, ClaimId, ClaimUse, InventoryBuilder, NodeDemand, Reservation, ShapeId,
     pods::{
-        self, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
+        self, ExtendedClaim, ExtendedResources, IN_MEMORY_CLAIM, NodeResourceFault, PodFault, Served, WantedClaim,
         check_node_resources, check_pod_limits, total_demand,
     },
 };
 use dra_types::{
     ClaimSource, Compat, Gate, KubernetesMinor, Lifetime, Pod, ResourceClaim, ResourceClaimSpec, Resources,
 };
-use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Unsupported};
+use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Uid, Unsupported};
 
 use super::{DemandId, DeviceObjects, SnapshotParts, idle::Idle, leaving::Leaving};
 use crate::snapshot::PodId;
@@ -126,6 +129,8 @@ struct Key {
     containers: Vec<(u8, Amounts, Amounts, Vec<usize>)>,
     /// Requests and limits of the pod as a whole.
     whole: (Amounts, Amounts),
+    /// The claim that was made for its extended resources.
+    made: Option<ClaimId>,
 }
 
 /// The demands of all waiting pods and of daemons.
@@ -145,6 +150,8 @@ struct Reading<'a> {
     builder: &'a mut InventoryBuilder,
     ids: BTreeMap<NamespacedName, ClaimId>,
     extended: ExtendedResources,
+    /// Allocated claims that were made for extended resources, by the pod's uid.
+    made: BTreeMap<Uid, ClaimId>,
     known: BTreeMap<Key, DemandId>,
     demands: IdVec<DemandId, Demand>,
 }
@@ -181,10 +188,15 @@ impl Demands {
             }
             (name.clone(), id)
         };
-        let ids = objects.claims.iter().map(id_of).collect();
+        let ids: BTreeMap<NamespacedName, ClaimId> = objects.claims.iter().map(id_of).collect();
+        let allocated = objects.claims.values().filter(|claim| claim.allocation.is_some());
+        let made = allocated
+            .filter_map(|claim| Some((pods::served_extended_resources(claim)?.clone(), *ids.get(&claim.meta.name)?)));
+        let made = made.collect();
         let extended = ExtendedResources::new(objects.classes.values().map(|class| &**class), &compat);
         let known = BTreeMap::new();
-        let mut reading = Reading { objects, compat, names, builder, ids, extended, known, demands: IdVec::new() };
+        let demands = IdVec::new();
+        let mut reading = Reading { objects, compat, names, builder, ids, extended, made, known, demands };
         let mut of_pods: Vec<Option<DemandId>> =
             pods.devices().map(|pod| pod.and_then(|pod| reading.of_pod(pod))).collect();
         // The buffers' own come last; each of their virtual pods wants the same.
@@ -283,14 +295,27 @@ impl Reading<'_> {
             .collect();
         let mut is_stranded = false;
         match self.extended.serve(pod, &there) {
-            Served::Claim(claim) => {
-                let class = self.builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None);
-                claims.push(ClaimUse::Extended { class });
-            }
+            Served::Claim(claim) => claims.push(self.extended_use(pod, &claim)),
             Served::Elsewhere | Served::Missing(_) => {}
             Served::Stranded(_) => is_stranded = true,
         }
         Variant { served, claims, is_stranded }
+    }
+
+    /// The claim that was made for a pod's extended resources right before it is bound, or one in memory.
+    fn extended_use(&mut self, pod: &Pod, claim: &ExtendedClaim) -> ClaimUse {
+        if let Some(made) = self.made_for(pod) {
+            let containers: BTreeSet<&Arc<str>> = claim.mappings.iter().map(|mapping| &mapping.container).collect();
+            let containers = u32::try_from(containers.len()).unwrap_or(u32::MAX);
+            return ClaimUse::Named { claim: made, containers, reservation: Reservation::OfPod };
+        }
+        ClaimUse::Extended { class: self.builder.claim_class(IN_MEMORY_CLAIM, &claim.spec, None) }
+    }
+
+    /// The claim that was made for extended resources of a pod that waits to be bound. One that has to leave its node
+    /// gets a new claim elsewhere.
+    fn made_for(&self, pod: &Pod) -> Option<ClaimId> {
+        if pod.node_name.is_some() { None } else { self.made.get(&pod.meta.uid).copied() }
     }
 
     fn claim_use(&mut self, wanted: WantedClaim, pod: &Pod) -> ClaimUse {
@@ -380,6 +405,7 @@ impl Reading<'_> {
             fault: fault.map(ToString::to_string),
             containers: containers.collect(),
             whole: if matters { (amounts(&pod.pod_requests), amounts(&pod.pod_limits)) } else { Default::default() },
+            made: self.made_for(pod).filter(|_| !extended.is_empty()),
         }
     }
 }

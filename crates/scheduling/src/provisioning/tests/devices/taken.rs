@@ -78,6 +78,28 @@ fn a_claim_that_a_nominated_pod_will_have_allocated_is_there_for_those_that_shar
 }
 
 #[test]
+fn a_pod_whose_extended_resources_have_their_claim_already_keeps_its_device_until_it_is_bound() {
+    let with = |nominated: bool| {
+        let mut f = two_gpus(0);
+        f.device_class(GPU, Some("example.com/gpu"));
+        f.extended_claim("binds", ("n1", GPU), (0, 1));
+        let pod = f.pod("binds").requests(1000, gib(1)).extended("example.com/gpu", 1);
+        if nominated {
+            pod.nominated();
+        }
+        f.pod("other").requests(1000, gib(1)).extended("example.com/gpu", 1);
+        let snapshot = f.snapshot();
+        let made = plan(&snapshot);
+        let placed = made.existing.iter().flat_map(|it| &it.pods);
+        let mut placed: Vec<_> = placed.map(|pod| snapshot.pods[*pod].pod.name.name.to_string()).collect();
+        placed.sort_unstable();
+        (placed, made.refusals.len())
+    };
+    assert_eq!(with(false), (vec!["binds".to_owned(), "other".to_owned()], 0));
+    assert_eq!(with(true), (vec!["other".to_owned()], 0));
+}
+
+#[test]
 fn a_nominated_pod_takes_a_device_of_a_machine_whose_slices_are_not_there_yet() {
     let mut f = gpus();
     f.claim_template("one", &json!({"requests": [exactly("r", GPU, 1)]}));
