@@ -28,7 +28,7 @@ pub(crate) fn of(
     scene: &Scene,
     proof: &Proof,
 ) -> Option<(Vec<RequestReport>, Vec<ConstraintReport>)> {
-    again(inventory, scene, |search| Some((requests(search), constraints(search, proof))))
+    again(inventory, scene, |search| (requests(search), constraints(search, proof)))
 }
 
 impl Infeasible {
@@ -37,20 +37,20 @@ impl Infeasible {
         if self.proof != Proof::Exhausted {
             return Cow::Borrowed(self);
         }
-        let proof = again(inventory, &self.scene, |search| Some(search.proof_of_exhaustion()));
+        let proof = again(inventory, &self.scene, |search| search.proof_of_exhaustion());
         Cow::Owned(Self { proof: proof.unwrap_or(Proof::Exhausted), ..self.clone() })
     }
 }
 
-/// Looks at a scene as the search did that refused, before anything is picked.
-fn again<T>(inventory: &Inventory, scene: &Scene, look: impl FnOnce(&mut Search<'_>) -> Option<T>) -> Option<T> {
+/// Looks at a scene as the search did that refused, before anything is picked. `None` if the claims have a fault.
+fn again<T>(inventory: &Inventory, scene: &Scene, look: impl FnOnce(&mut Search<'_>) -> T) -> Option<T> {
     let ledger = scene.ledger();
     let taken = Taken { cluster: &ledger, own: None };
     let mut budget = Budget::new(REASON_STEPS);
     let question = Question { inventory, seen: (&scene.facts, &scene.view), claims: &scene.claims, taken };
     let mut search = Search::new(question, &mut budget);
     search.prepare().ok()?;
-    look(&mut search)
+    Some(look(&mut search))
 }
 
 /// One report per branch. Call it before anything is picked.

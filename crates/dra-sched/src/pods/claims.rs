@@ -12,7 +12,7 @@ use model::{NamespacedName, Uid};
 use crate::faults::{MAX_CONSUMERS, too_many_consumers};
 use crate::inventory::{InventoryBuilder, Reservation};
 use dra_types::compat::{Compat, Gate};
-use dra_types::{ClaimSource, ClaimTemplate, Consumer, Pod, PodGroup, ResourceClaim};
+use dra_types::{ClaimSource, ClaimTemplate, Consumer, OwnerReference, Pod, PodGroup, ResourceClaim};
 
 /// Names the entry of a pod that a generated claim stands for.
 const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
@@ -171,17 +171,17 @@ fn made_before(pod: &Pod, objects: &Claims<'_>, entry: &Arc<str>) -> Option<Arc<
 /// the pod, and the pod's status names the claim only afterwards.
 pub fn served_extended_resources(claim: &ResourceClaim) -> Option<&Uid> {
     claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM).filter(|value| ***value == *"true")?;
-    let owner = claim.meta.owners.iter().find(|owner| owner.controller && &*owner.kind == "Pod")?;
-    Some(&owner.uid).filter(|uid| !uid.as_str().is_empty())
+    owning_pods(claim).map(|owner| &owner.uid).find(|uid| !uid.as_str().is_empty())
+}
+
+fn owning_pods(claim: &ResourceClaim) -> impl Iterator<Item = &OwnerReference> {
+    claim.meta.owners.iter().filter(|owner| owner.controller && &*owner.kind == "Pod")
 }
 
 /// Whether the pod owns the claim. Manifests have no uids, so there the name decides.
 fn is_owned(claim: &ResourceClaim, pod: &Pod) -> bool {
-    claim.meta.owners.iter().any(|owner| {
-        owner.controller
-            && &*owner.kind == "Pod"
-            && owner.name == pod.meta.name.name
-            && (owner.uid == pod.meta.uid || pod.meta.uid.as_str().is_empty())
+    owning_pods(claim).any(|owner| {
+        owner.name == pod.meta.name.name && (owner.uid == pod.meta.uid || pod.meta.uid.as_str().is_empty())
     })
 }
 
