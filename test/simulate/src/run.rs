@@ -79,8 +79,6 @@ enum Event {
 struct UnderWay {
     going: Vec<MachineKey>,
     launched: Vec<MachineKey>,
-    /// Where its pods go.
-    places: BTreeMap<PodKey, MachineKey>,
 }
 
 struct Run<'t> {
@@ -278,7 +276,7 @@ impl Run<'_> {
                 Some(machine) => launched.push(machine),
                 None => {
                     for machine in launched {
-                        self.world.remove(machine, |_| None, self.now);
+                        self.world.remove(machine, self.now);
                     }
                     self.outcome.rolled_back += 1;
                     return Ok(false);
@@ -289,19 +287,17 @@ impl Run<'_> {
         self.outcome.commands += 1;
         self.outcome.replacements += launched.len();
         self.checks.begins(self.now, &self.world, (&decision, before - after));
-        let places: BTreeMap<PodKey, MachineKey> = decision
-            .moves
-            .iter()
-            .filter_map(|(pod, to)| match to {
-                Destination::Machine(machine) => Some((*pod, *machine)),
-                Destination::Launched(position) => Some((*pod, *launched.get(*position)?)),
-            })
-            .collect();
-        for (pod, machine) in &places {
-            self.world.promise(*pod, *machine);
+        for (pod, to) in &decision.moves {
+            let machine = match to {
+                Destination::Machine(machine) => Some(machine),
+                Destination::Launched(position) => launched.get(*position),
+            };
+            if let Some(machine) = machine {
+                self.world.promise(*pod, *machine);
+            }
         }
         decision.going.iter().for_each(|machine| self.world.set_going(*machine, true));
-        self.under_way.push(UnderWay { going: decision.going, launched, places });
+        self.under_way.push(UnderWay { going: decision.going, launched });
         self.finish_what_is_ready();
         Ok(true)
     }
@@ -314,12 +310,10 @@ impl Run<'_> {
             .into_iter()
             .partition(|under_way| under_way.launched.iter().all(is_ready));
         self.under_way = waiting;
-        for UnderWay { going, places, .. } in ready {
-            for machine in &going {
-                let successors = self.world.remove(*machine, |pod| places.get(&pod).copied(), self.now);
-                self.outcome.evictions += successors.len();
-                self.checks.moved(&successors);
-            }
+        for machine in ready.into_iter().flat_map(|under_way| under_way.going) {
+            let successors = self.world.remove(machine, self.now);
+            self.outcome.evictions += successors.len();
+            self.checks.moved(&successors);
         }
     }
 }

@@ -294,18 +294,14 @@ impl World {
         Ok(Some(key))
     }
 
-    /// Takes a machine away. Each of its pods is replaced by one that waits, for the machine that `planned` says.
-    /// Gives what was evicted with what takes its place.
-    pub fn remove(
-        &mut self,
-        machine: MachineKey,
-        planned: impl Fn(PodKey) -> Option<MachineKey>,
-        now: Timestamp,
-    ) -> Vec<(PodKey, PodKey)> {
-        let evicted: Vec<(PodKey, usize)> = self.pods_on(machine).map(|(key, pod)| (key, pod.workload)).collect();
-        let successors = evicted.into_iter().map(|(key, workload)| {
+    /// Takes a machine away. Each of its pods is replaced by one that waits, for the machine that was promised. Gives
+    /// what was evicted with what takes its place.
+    pub fn remove(&mut self, machine: MachineKey, now: Timestamp) -> Vec<(PodKey, PodKey)> {
+        let evicted: Vec<(PodKey, usize, Option<MachineKey>)> =
+            self.pods_on(machine).map(|(key, pod)| (key, pod.workload, pod.planned)).collect();
+        let successors = evicted.into_iter().map(|(key, workload, promised)| {
             self.remove_pod(key, now);
-            (key, self.add_pod(workload, planned(key), now))
+            (key, self.add_pod(workload, promised, now))
         });
         let successors = successors.collect();
         self.machines.remove(&machine);

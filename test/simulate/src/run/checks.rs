@@ -178,7 +178,8 @@ mod tests {
             let wanted = Wanted { types: vec!["c7g.large".into()], zones: Vec::new() };
             let other = world.launch(&wanted, Timestamp(0)).unwrap().unwrap();
             world.make_ready(other, Timestamp(0));
-            let successors = world.remove(machine, |_| Some(other), Timestamp(0));
+            world.promise(pod, other);
+            let successors = world.remove(machine, Timestamp(0));
             assert_eq!(successors.iter().map(|(before, _)| *before).collect::<Vec<_>>(), [pod]);
             checks.moved(&successors);
             world.schedule(Timestamp(0));
@@ -202,7 +203,7 @@ mod tests {
         checks.looked(true);
         checks.at_the_end(&world, 0);
         assert!(checks.violations.is_empty(), "{:?}", checks.violations);
-        world.remove(machine, |_| None, Timestamp(0));
+        world.remove(machine, Timestamp(0));
         checks.at_the_end(&world, 1);
         assert_eq!(checks.violations.len(), 2, "{:?}", checks.violations);
     }
