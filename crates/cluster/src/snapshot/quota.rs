@@ -10,10 +10,10 @@
 //!
 //! Left out: sums of node resources that devices hand out, for which no release has a quota yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dra_sched::pods::{ExtendedResources, Served, WantedClaim, claims};
+use dra_sched::pods::{ExtendedResources, Served, WantedClaim, claims, served_extended_resources};
 use dra_types::{
     Allocation, AllocationMode, DeviceClass, ExactRequest, Gate, RequestKind, ResourceClaimSpec, Resources,
 };
@@ -66,6 +66,8 @@ struct Making<'c> {
     /// The claims of groups, by group and entry: whether they can be made.
     of_groups: BTreeMap<(NamespacedName, Arc<str>), Result<(), Arc<str>>>,
     extended: ExtendedResources,
+    /// Pods whose claim for extended resources there is, also if their status does not name it yet.
+    served: BTreeSet<&'c Uid>,
     /// Extended resources that some node has of a device plugin, as upstream's scheduler would use before a claim.
     of_plugins: Resources,
 }
@@ -74,7 +76,15 @@ impl<'c> Making<'c> {
     fn new(cluster: &'c Cluster, quotas: BTreeMap<Arc<str>, Vec<Left>>, interner: &Interner) -> Self {
         let classes = cluster.devices.objects.classes.values();
         let extended = ExtendedResources::new(classes.map(|class| &**class), &cluster.devices.compat);
-        Self { cluster, quotas, of_groups: BTreeMap::new(), extended, of_plugins: of_plugins(cluster, interner) }
+        let made = cluster.devices.objects.claims.values();
+        Self {
+            cluster,
+            quotas,
+            of_groups: BTreeMap::new(),
+            extended,
+            served: made.filter_map(|claim| served_extended_resources(claim)).collect(),
+            of_plugins: of_plugins(cluster, interner),
+        }
     }
 
     /// Makes the claims that a pod has not got yet; says why that is not done.
@@ -105,9 +115,8 @@ impl<'c> Making<'c> {
             }
         }
         // The scheduler makes this one when it binds the pod.
-        if pod.extended_resource_claim.is_none()
-            && let Served::Claim(claim) = self.extended.serve(pod, &self.of_plugins)
-        {
+        let is_made = pod.extended_resource_claim.is_some() || self.served.contains(&pod.meta.uid);
+        if !is_made && let Served::Claim(claim) = self.extended.serve(pod, &self.of_plugins) {
             self.take(namespace, &claim.spec)?;
         }
         match unmade.filter(|_| is_live) {
@@ -349,6 +358,13 @@ mod tests {
         let expected =
             "ResourceQuota ml/q limits devices of class gpu: used 0, hard 1, and its ResourceClaim would take 2";
         assert_eq!((names, why), (vec!["ml/x".to_owned()], expected.to_owned()));
+        // What it has made counts once, before the pod's status names it too.
+        let made = "---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x-1, namespace: ml, annotations: \
+                    {resource.kubernetes.io/extended-resource-claim: 'true'}, ownerReferences: [{apiVersion: v1, kind: Pod, name: x, \
+                    uid: x, controller: true}]}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]}}}\n";
+        let waiting_for =
+            |hard: usize| waiting(&(class.to_owned() + asks + made + &quota(&format!("{devices}: '{hard}'")))).0;
+        assert_eq!(waiting_for(2), Vec::<String>::new());
         // Where a device plugin has them, no claim is made.
         let plugin = "---\n{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {example.com/gpu: '8'}}}\n";
         let input = class.to_owned() + asks + plugin + &quota(&format!("{devices}: '1'"));
