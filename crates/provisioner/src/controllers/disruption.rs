@@ -379,7 +379,7 @@ impl Disruption {
             *begun.going.entry(pool.clone()).or_default() += command.nodes.len();
         }
         tell(planned, command, &beginning);
-        context.successors.begin(&beginning.note.id, beginning.moves.clone());
+        context.successors.begin(&beginning.note.id, beginning.moves.clone(), context.clock.now());
         if let Err(failure) = self.write(planned, &beginning).await {
             warn!(command = beginning.note.id, error = in_words(&failure), "could not begin a disruption command");
             self.take_back(&beginning.note).await;

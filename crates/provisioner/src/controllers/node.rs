@@ -22,12 +22,12 @@ use api::{NodeClaim, conditions, events, finalizers, labels, taints};
 use cloudprovider::Error;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
-use model::{DurationMs, NodeName, ProviderId, Timestamp};
+use model::{DurationMs, NodeName, Pod, ProviderId, Timestamp};
 use scheduling::snapshot::pending::will_be_replaced;
 use tracing::{info, warn};
 
 use crate::controllers::node::devices_in_use::DevicesInUse;
-use crate::controllers::node::drain::Claims;
+use crate::controllers::node::drain::{Claims, needs_force};
 use crate::controllers::node::eviction::{Evictions, PodKey, Request};
 use crate::runtime::conditions::{ConditionSet, find, to_timestamp};
 use crate::runtime::failpoints;
@@ -52,6 +52,8 @@ const CONCURRENCY: usize = 100;
 const POLL: Duration = Duration::from_secs(1);
 /// A drain lasts at least this long, so that pods that were bound meanwhile are seen.
 const MIN_DRAIN: DurationMs = DurationMs::from_seconds(5);
+/// Pods of machines that end sooner go in any order.
+const LEAST_LEISURE: DurationMs = DurationMs::from_seconds(3 * 60);
 /// Names in a message.
 const SHOWN: usize = 5;
 /// Reason of evictions that no disruption command stands behind.
@@ -85,7 +87,7 @@ fn subscribe(context: &Context, queue: &Arc<WorkQueue<NodeName>>) {
         }
     });
     let leaving = Arc::clone(queue);
-    context.store.on::<model::Pod>(move |delta, state| {
+    context.store.on::<Pod>(move |delta, state| {
         let node = delta.latest().and_then(|pod| pod.node_name.as_ref());
         if let Some(node) = node.filter(|name| is_leaving(state, name)) {
             leaving.add(node.clone());
@@ -361,7 +363,12 @@ impl Leaving<'_> {
         let state = self.context.store.read();
         let in_use = DevicesInUse::on(&state, self.name, self.now);
         let pods = state.pods_on_node(self.name).map(AsRef::as_ref);
-        let drain = drain::decide(pods, &in_use, self.deadline, &state.interner, self.now);
+        let mut drain = drain::decide(pods, &in_use, self.deadline, &state.interner, self.now);
+        let is_in_a_hurry = self.deadline.is_some_and(|deadline| self.now > deadline.saturating_sub(LEAST_LEISURE));
+        if !is_in_a_hurry {
+            let must_go = |pod: &Pod| needs_force(pod, self.deadline, self.now);
+            drain.next.retain(|pod| must_go(pod) || !self.context.successors.waits_for_larger(pod, self.now));
+        }
         let conditions = self.claim.as_deref().map(claim::conditions).unwrap_or_default();
         let reason = find(conditions, DISRUPTION_REASON).filter(|it| it.status == conditions::TRUE);
         let reason = reason.map_or(FORCEFUL, |condition| condition.reason.as_str());

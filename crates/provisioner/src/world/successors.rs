@@ -7,6 +7,10 @@
 //! well: a pod that is still there will go to its place, and one that is gone counts as running there until its
 //! successor comes. All of this is a wish, and forgotten after a while.
 //!
+//! kube-scheduler does not know it, and binds a successor to any node with room as soon as it is there. So over all
+//! machines that are drained the large pods go first ([`Successors::waits_for_larger`]): small ones fill what is left,
+//! where large ones that come last find it in pieces, and a machine is launched for them.
+//!
 //! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
 //! they were launched for have begun to go.
 
@@ -14,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::collections::NameMap;
-use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, Timestamp, Uid};
+use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, ResourceVec, Timestamp, Uid};
 use parking_lot::Mutex;
 
 use crate::runtime::clock::Clock;
@@ -29,6 +33,11 @@ const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
 const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
+/// How long a pod stays for larger ones, and how long each of these is waited for: a drain whose pods may not be evicted
+/// keeps others no longer.
+const LARGER_FIRST: DurationMs = DurationMs::from_seconds(20);
+/// For how long it is known what goes first: it is asked for each pod that could leave, again and again.
+const KNOWN_FOR: DurationMs = DurationMs(200);
 
 /// A pod and the NodeClaim of the machine where its successor has a place.
 pub(crate) type Move = (Arc<Pod>, NodeClaimName);
@@ -43,18 +52,29 @@ pub(crate) struct Successors {
 struct Inner {
     /// Of commands that have begun, by their ids: pods that move to nodes that are there. What their replacements were
     /// planned for is on these.
-    begun: BTreeMap<String, Vec<Move>>,
+    begun: BTreeMap<String, Begun>,
     /// By their controller, in the order in which they were planned.
     expected: BTreeMap<Uid, Vec<Expected>>,
+    /// What successors request that have come and are not bound yet, and since when that is so.
+    coming: BTreeMap<Uid, (ResourceVec, Timestamp)>,
+    /// Each request of pods that are still to find their places, and when that was looked up.
+    ahead: Option<(Timestamp, Vec<ResourceVec>)>,
     /// How many have left.
     left: u64,
     displacement: Displacement,
 }
 
 #[derive(Debug)]
+struct Begun {
+    moves: Vec<Move>,
+    since: Timestamp,
+}
+
+#[derive(Debug)]
 struct Expected {
     predecessor: Arc<Pod>,
     place: NodeClaimName,
+    since: Timestamp,
     until: Timestamp,
     /// The how-manyeth of all that left its predecessor was, if it is gone or being deleted.
     left: Option<u64>,
@@ -71,10 +91,38 @@ pub(crate) struct Succession {
     pub(crate) kept: Vec<Move>,
 }
 
+impl Inner {
+    /// What pods request that have not found their places: each amount once.
+    fn still_to_come(&self, now: Timestamp) -> Vec<ResourceVec> {
+        let begun = self.begun.values().filter(|begun| is_recent(begun.since, now)).flat_map(|begun| &begun.moves);
+        let begun = begun.map(|(pod, _)| &pod.shape.requests);
+        let expected = self.expected.values().flatten().filter(|it| it.until > now && is_recent(it.since, now));
+        let expected = expected.map(|it| &it.predecessor.shape.requests);
+        let coming = self.coming.values().filter(|(_, since)| is_recent(*since, now)).map(|(requests, _)| requests);
+        let mut requests: Vec<ResourceVec> = Vec::new();
+        for of_pod in begun.chain(expected).chain(coming) {
+            if !requests.contains(of_pod) {
+                requests.push(of_pod.clone());
+            }
+        }
+        requests
+    }
+}
+
+fn is_recent(since: Timestamp, now: Timestamp) -> bool {
+    now.since(since) < LARGER_FIRST
+}
+
+/// As much of everything, and twice as much of something.
+fn is_larger(one: &ResourceVec, other: &ResourceVec) -> bool {
+    let is_twice = |(resource, amount): (_, i64)| amount > 0 && amount >= other.get(resource).saturating_mul(2);
+    other.fits_in(one) && one.iter().any(is_twice)
+}
+
 impl Successors {
     /// Remembers where pods go by a command that has begun.
-    pub(crate) fn begin(&self, command: &str, moves: Vec<Move>) {
-        self.inner.lock().begun.insert(command.to_owned(), moves);
+    pub(crate) fn begin(&self, command: &str, moves: Vec<Move>, now: Timestamp) {
+        self.inner.lock().begun.insert(command.to_owned(), Begun { moves, since: now });
     }
 
     /// Forgets commands that are not there any more: they were rolled back.
@@ -86,7 +134,7 @@ impl Successors {
     /// its replacements. A pod without a controller has none.
     pub(crate) fn expect(&self, command: &str, others: impl IntoIterator<Item = Move>, now: Timestamp) {
         let mut inner = self.inner.lock();
-        let moves = inner.begun.remove(command).unwrap_or_default();
+        let moves = inner.begun.remove(command).map(|begun| begun.moves).unwrap_or_default();
         let Inner { expected, displacement, .. } = &mut *inner;
         expected.retain(|_, of_owner| {
             of_owner.retain(|it| it.until > now);
@@ -106,7 +154,7 @@ impl Successors {
             }
             count += 1;
             let until = now.saturating_add(EXPECTED_FOR);
-            of_owner.push(Expected { predecessor, place, until, left: None, is_open: false });
+            of_owner.push(Expected { predecessor, place, since: now, until, left: None, is_open: false });
         }
         displacement.evicts(count - before, now);
     }
@@ -133,7 +181,7 @@ impl Successors {
     pub(crate) fn take(&self, pod: &Pod, now: Timestamp) -> Option<NodeClaimName> {
         let owner = &pod.owner.as_ref()?.uid;
         let mut inner = self.inner.lock();
-        let Inner { expected: all, displacement, .. } = &mut *inner;
+        let Inner { expected: all, coming, displacement, .. } = &mut *inner;
         let of_owner = all.get_mut(owner)?;
         if of_owner.iter().any(|it| it.predecessor.uid == pod.uid) {
             return None;
@@ -154,7 +202,35 @@ impl Successors {
             all.remove(owner);
         }
         displacement.places(&pod.uid, now);
+        coming.retain(|_, (_, since)| now.since(*since) < LARGER_FIRST);
+        if coming.len() < MOST {
+            coming.insert(pod.uid.clone(), (pod.shape.requests.clone(), now));
+        }
         Some(taken.place)
+    }
+
+    /// A successor was bound, or is gone.
+    fn has_come(&self, pod: &Uid) {
+        self.inner.lock().coming.remove(pod);
+    }
+
+    /// Whether a pod that moves stays for now, since larger ones that move as well have not found their places: on
+    /// whatever machines they are. Nobody waits for long.
+    pub(crate) fn waits_for_larger(&self, pod: &Pod, now: Timestamp) -> bool {
+        let Some(owner) = pod.owner.as_ref().map(|owner| &owner.uid) else { return false };
+        let mut inner = self.inner.lock();
+        let mut of_owner = inner.expected.get(owner).into_iter().flatten();
+        let Some(own) = of_owner.find(|it| it.predecessor.uid == pod.uid) else { return false };
+        if !is_recent(own.since, now) {
+            return false;
+        }
+        let is_known = |(at, _): &&(Timestamp, Vec<ResourceVec>)| (DurationMs(0)..KNOWN_FOR).contains(&now.since(*at));
+        if inner.ahead.as_ref().filter(is_known).is_none() {
+            inner.ahead = Some((now, inner.still_to_come(now)));
+        }
+        let ahead = inner.ahead.iter().flat_map(|(_, ahead)| ahead);
+        let mut larger = ahead.filter(|other| is_larger(other, &pod.shape.requests));
+        larger.next().is_some()
     }
 
     /// Notes that a machine was launched for pods that wait.
@@ -182,7 +258,7 @@ impl Successors {
     pub(crate) fn now(&self, now: Timestamp) -> Succession {
         let inner = self.inner.lock();
         let mut succession = Succession::default();
-        for (pod, place) in inner.begun.values().flatten() {
+        for (pod, place) in inner.begun.values().flat_map(|begun| &begun.moves) {
             succession.places.insert(pod.uid.clone(), place.clone());
         }
         for it in inner.expected.values().flatten().filter(|it| it.until > now) {
@@ -207,6 +283,10 @@ pub(crate) fn subscribe(
         let (before, after) = (delta.before, delta.after);
         // A pod of a StatefulSet has the name of the one before.
         if before.map(|pod| &pod.uid) == after.map(|pod| &pod.uid) {
+            let is_bound = |pod: &Arc<Pod>| pod.node_name.is_some();
+            if let Some(bound) = after.filter(|pod| is_bound(pod) && !before.is_some_and(is_bound)) {
+                successors.has_come(&bound.uid);
+            }
             let is_leaving = |pod: &Arc<Pod>| pod.deletion_timestamp.is_some();
             if let Some(leaving) = after.filter(|pod| is_leaving(pod) && !before.is_some_and(is_leaving)) {
                 successors.leaves(leaving, None);
@@ -215,6 +295,7 @@ pub(crate) fn subscribe(
         }
         if let Some(gone) = before {
             successors.leaves(gone, Some(clock.now()));
+            successors.has_come(&gone.uid);
         }
         let Some(pod) = after.filter(|pod| pod.node_name.is_none()) else { return };
         if let Some(place) = successors.take(pod, clock.now())
@@ -311,8 +392,8 @@ mod tests {
             told.sort();
             told
         };
-        successors.begin("c", vec![(pod("a", "web", "1"), "m1".into())]);
-        successors.begin("d", vec![(pod("x", "web", "1"), "m1".into())]);
+        successors.begin("c", vec![(pod("a", "web", "1"), "m1".into())], now);
+        successors.begin("d", vec![(pod("x", "web", "1"), "m1".into())], now);
         assert_eq!(told(now), ["a to m1", "x to m1"]);
         successors.keep_only(&BTreeSet::from(["c"]));
         assert_eq!(told(now), ["a to m1"], "the other command was rolled back");
@@ -324,5 +405,56 @@ mod tests {
         successors.leaves(&pod("b", "web", "1"), Some(now));
         assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m1".into()));
         assert_eq!(told(now), ["b counts on m2"], "another has come for it");
+    }
+    #[test]
+    fn small_pods_stay_until_large_ones_of_any_machine_have_found_their_places_or_for_a_while() {
+        let successors = Successors::default();
+        let at = |seconds: i64| Timestamp::from_seconds(100 + seconds);
+        let sizes = [("large", "4"), ("middle", "2"), ("as-middle", "2500m"), ("small", "100m")];
+        let pods = sizes.map(|(name, cpu)| pod(name, name, cpu));
+        let staying = |now: Timestamp| -> Vec<&str> {
+            let stays = |pod: &&Arc<Pod>| successors.waits_for_larger(pod, now);
+            pods.iter().filter(stays).map(|pod| &*pod.name.name).collect()
+        };
+        let moves = |pods: &[Arc<Pod>]| -> Vec<Move> { pods.iter().map(|pod| (Arc::clone(pod), "m".into())).collect() };
+        assert_eq!(staying(at(0)), Vec::<&str>::new(), "none of them moves");
+        successors.begin("d", moves(&pods[..1]), at(0));
+        successors.expect("c", moves(&pods[1..]), at(0));
+        // The machine of the largest is not even being deleted yet.
+        assert_eq!(staying(at(1)), ["middle", "small"]);
+        successors.expect("d", [], at(1));
+        assert_eq!(staying(at(2)), ["middle", "small"]);
+        // Its successor has come, and is bound only after a while.
+        let successor = pod("new", "large", "4");
+        assert!(successors.take(&successor, at(2)).is_some());
+        assert_eq!(staying(at(3)), ["middle", "small"]);
+        successors.has_come(&successor.uid);
+        assert_eq!(staying(at(4)), ["small"]);
+        // Nothing comes of the others: they may not be evicted.
+        assert_eq!(staying(at(19)), ["small"]);
+        assert_eq!(staying(at(20)), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_pod_is_larger_by_any_resource_of_which_it_requests_twice_as_much() {
+        let requests = |cpu: i64, memory: i64| {
+            let mut requests = ResourceVec::default();
+            requests.set(model::ResourceId::CPU, cpu);
+            requests.set(model::ResourceId::MEMORY, memory);
+            requests
+        };
+        let cases = [
+            ((2, 2), (1, 1), true),
+            ((1, 2), (1, 1), true),
+            ((3, 3), (2, 2), false),
+            ((4, 1), (1, 2), false),
+            ((1, 0), (0, 0), true),
+            ((0, 0), (0, 0), false),
+            ((1, 1), (2, 2), false),
+        ];
+        for ((cpu, memory), (other_cpu, other_memory), expected) in cases {
+            let (one, other) = (requests(cpu, memory), requests(other_cpu, other_memory));
+            assert_eq!(is_larger(&one, &other), expected, "{one:?} and {other:?}");
+        }
     }
 }
