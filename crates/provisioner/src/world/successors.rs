@@ -33,9 +33,11 @@ const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
 const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
-/// How long a pod stays for larger ones, and how long each of these is waited for: a drain whose pods may not be evicted
-/// keeps others no longer.
+/// How long a pod stays for larger ones once its node is drained, and how long each of these is waited for: a drain whose
+/// pods may not be evicted keeps others no longer.
 const LARGER_FIRST: DurationMs = DurationMs::from_seconds(20);
+/// How long a pod is waited for whose node is not drained yet: it may be another zone's turn first.
+const DRAINED_WITHIN: DurationMs = DurationMs::from_seconds(5);
 /// For how long it is known what goes first: it is asked for each pod that could leave, again and again.
 const KNOWN_FOR: DurationMs = DurationMs(200);
 
@@ -75,6 +77,8 @@ struct Expected {
     predecessor: Arc<Pod>,
     place: NodeClaimName,
     since: Timestamp,
+    /// When it was its turn first but for larger ones.
+    drained_at: Option<Timestamp>,
     until: Timestamp,
     /// The how-manyeth of all that left its predecessor was, if it is gone or being deleted.
     left: Option<u64>,
@@ -94,11 +98,16 @@ pub(crate) struct Succession {
 impl Inner {
     /// What pods request that have not found their places: each amount once.
     fn still_to_come(&self, now: Timestamp) -> Vec<ResourceVec> {
-        let begun = self.begun.values().filter(|begun| is_recent(begun.since, now)).flat_map(|begun| &begun.moves);
-        let begun = begun.map(|(pod, _)| &pod.shape.requests);
-        let expected = self.expected.values().flatten().filter(|it| it.until > now && is_recent(it.since, now));
+        let begun = self.begun.values().filter(|begun| now.since(begun.since) < DRAINED_WITHIN);
+        let begun = begun.flat_map(|begun| &begun.moves).map(|(pod, _)| &pod.shape.requests);
+        let is_waited_for = |it: &&Expected| match it.drained_at {
+            Some(at) => now.since(at) < LARGER_FIRST,
+            None => now.since(it.since) < DRAINED_WITHIN,
+        };
+        let expected = self.expected.values().flatten().filter(is_waited_for);
         let expected = expected.map(|it| &it.predecessor.shape.requests);
-        let coming = self.coming.values().filter(|(_, since)| is_recent(*since, now)).map(|(requests, _)| requests);
+        let coming = self.coming.values().filter(|(_, since)| now.since(*since) < LARGER_FIRST);
+        let coming = coming.map(|(requests, _)| requests);
         let mut requests: Vec<ResourceVec> = Vec::new();
         for of_pod in begun.chain(expected).chain(coming) {
             if !requests.contains(of_pod) {
@@ -107,10 +116,6 @@ impl Inner {
         }
         requests
     }
-}
-
-fn is_recent(since: Timestamp, now: Timestamp) -> bool {
-    now.since(since) < LARGER_FIRST
 }
 
 /// As much of everything, and twice as much of something.
@@ -154,7 +159,15 @@ impl Successors {
             }
             count += 1;
             let until = now.saturating_add(EXPECTED_FOR);
-            of_owner.push(Expected { predecessor, place, since: now, until, left: None, is_open: false });
+            of_owner.push(Expected {
+                predecessor,
+                place,
+                since: now,
+                drained_at: None,
+                until,
+                left: None,
+                is_open: false,
+            });
         }
         displacement.evicts(count - before, now);
     }
@@ -219,9 +232,9 @@ impl Successors {
     pub(crate) fn waits_for_larger(&self, pod: &Pod, now: Timestamp) -> bool {
         let Some(owner) = pod.owner.as_ref().map(|owner| &owner.uid) else { return false };
         let mut inner = self.inner.lock();
-        let mut of_owner = inner.expected.get(owner).into_iter().flatten();
+        let mut of_owner = inner.expected.get_mut(owner).into_iter().flatten();
         let Some(own) = of_owner.find(|it| it.predecessor.uid == pod.uid) else { return false };
-        if !is_recent(own.since, now) {
+        if now.since(*own.drained_at.get_or_insert(now)) >= LARGER_FIRST {
             return false;
         }
         let is_known = |(at, _): &&(Timestamp, Vec<ResourceVec>)| (DurationMs(0)..KNOWN_FOR).contains(&now.since(*at));
@@ -431,8 +444,20 @@ mod tests {
         successors.has_come(&successor.uid);
         assert_eq!(staying(at(4)), ["small"]);
         // Nothing comes of the others: they may not be evicted.
-        assert_eq!(staying(at(19)), ["small"]);
-        assert_eq!(staying(at(20)), Vec::<&str>::new());
+        assert_eq!(staying(at(20)), ["small"]);
+        assert_eq!(staying(at(21)), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_is_not_drained_yet_keeps_smaller_pods_for_a_moment_only() {
+        let successors = Successors::default();
+        let at = |seconds: i64| Timestamp::from_seconds(100 + seconds);
+        let (large, small) = (pod("large", "large", "4"), pod("small", "small", "1"));
+        successors.expect("c", [(Arc::clone(&large), "m".into()), (Arc::clone(&small), "m".into())], at(0));
+        let stays = |pod: &Pod, seconds: i64| successors.waits_for_larger(pod, at(seconds));
+        assert!(stays(&small, 0) && stays(&small, 4) && !stays(&small, 5));
+        // Its zone's turn comes, and that of the small one in the same zone.
+        assert!(!stays(&large, 10) && stays(&small, 11) && stays(&small, 19) && !stays(&small, 20));
     }
 
     #[test]
