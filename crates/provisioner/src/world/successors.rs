@@ -13,6 +13,8 @@
 //!
 //! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
 //! they were launched for have begun to go.
+//!
+//! Differs: `larger-first`. Karpenter evicts pods of each node as its turn comes, whatever goes on other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
