@@ -35,8 +35,8 @@ const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
 const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
-/// How long a pod stays for larger ones once its node is drained, and how long each of these is waited for: a drain whose
-/// pods may not be evicted keeps others no longer.
+/// How long a pod stays for larger ones once its node is drained, and how long each of these is waited for: a drain
+/// whose pods may not be evicted keeps others no longer.
 const LARGER_FIRST: DurationMs = DurationMs::from_seconds(20);
 /// How long a pod is waited for whose node is not drained yet: it may be another zone's turn first.
 const DRAINED_WITHIN: DurationMs = DurationMs::from_seconds(5);

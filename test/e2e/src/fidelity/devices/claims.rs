@@ -208,8 +208,8 @@ impl Cluster {
 
     /// Whether the planner's allocator gives each pod what it was given out of what was published at some time before:
     /// pools of a zone come one by one, with the machines that bring them. Pods come about in the order in which their
-    /// claims were written: the scheduler writes while it goes on. Access as administrator takes nothing from others, so
-    /// who has nothing else may have come before any of them.
+    /// claims were written: the scheduler writes while it goes on. Access as administrator takes nothing from others,
+    /// so who has nothing else may have come before any of them.
     fn is_as_published(&self) -> bool {
         let history = self.devices.history();
         let mut held: Vec<&Allocation> = Vec::new();
