@@ -217,7 +217,6 @@ impl Successors {
             all.remove(owner);
         }
         displacement.places(&pod.uid, now);
-        coming.retain(|_, (_, since)| now.since(*since) < LARGER_FIRST);
         if coming.len() < MOST {
             coming.insert(pod.uid.clone(), (pod.shape.requests.clone(), now));
         }
@@ -246,9 +245,8 @@ impl Successors {
         if inner.ahead.as_ref().filter(is_known).is_none() {
             inner.ahead = Some((now, inner.still_to_come(now)));
         }
-        let ahead = inner.ahead.iter().flat_map(|(_, ahead)| ahead);
-        let mut larger = ahead.filter(|other| is_larger(other, &pod.shape.requests));
-        larger.next().is_some()
+        let mut ahead = inner.ahead.iter().flat_map(|(_, ahead)| ahead);
+        ahead.any(|other| is_larger(other, &pod.shape.requests))
     }
 
     /// Notes that a machine was launched for pods that wait.
@@ -424,6 +422,7 @@ mod tests {
         assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m1".into()));
         assert_eq!(told(now), ["b counts on m2"], "another has come for it");
     }
+
     #[test]
     fn small_pods_stay_until_large_ones_of_any_machine_have_found_their_places_or_for_a_while() {
         let successors = Successors::default();
