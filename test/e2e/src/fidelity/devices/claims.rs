@@ -181,13 +181,16 @@ impl Cluster {
         bound.claims.iter().filter_map(|index| self.devices.claims.get(*index))
     }
 
+    fn allocations_of<'c>(&'c self, bound: &'c Bound) -> impl Iterator<Item = &'c Allocation> {
+        self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref())
+    }
+
     /// How many devices of each driver the scheduler gave to pods that were planned, but for DaemonSets' and those of a
     /// claim that was allocated before.
     fn given_by_driver(&self) -> ByDriver {
         let is_counted = |bound: &&Bound| bound.is_planned && bound.class != AGENT && bound.class != CROWD;
         let planned = self.bound.iter().filter(is_counted);
-        let allocations =
-            planned.flat_map(|bound| self.claims_of(bound)).filter_map(|it| it.object.allocation.as_ref());
+        let allocations = planned.flat_map(|bound| self.allocations_of(bound));
         let mut given = ByDriver::new();
         for result in allocations.flat_map(|allocation| &allocation.results) {
             *given.entry(result.device.driver.to_string()).or_default() += 1;
@@ -200,8 +203,10 @@ impl Cluster {
         let mut given = ByPlace::new();
         for bound in self.bound.iter().filter(|bound| bound.is_planned && !bound.claims.is_empty()) {
             let place = (bound.node.clone(), bound.class.clone());
-            let allocations = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
-            given.entry(place).or_default().extend(allocations.map(|it| self.devices.given(it, Numbers::Count)));
+            given
+                .entry(place)
+                .or_default()
+                .extend(self.allocations_of(bound).map(|it| self.devices.given(it, Numbers::Count)));
         }
         sorted(given)
     }
@@ -219,14 +224,13 @@ impl Cluster {
             let harmless = left.iter().position(|bound| self.takes_nothing(bound) && is_explained(bound));
             let Some(next) = harmless.or_else(|| left.iter().position(is_explained)) else { return false };
             let bound = left.remove(next);
-            held.extend(self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref()));
+            held.extend(self.allocations_of(bound));
         }
         true
     }
 
     fn takes_nothing(&self, bound: &Bound) -> bool {
-        let allocations = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
-        allocations.flat_map(|allocation| &allocation.results).all(|result| result.admin_access)
+        self.allocations_of(bound).flat_map(|allocation| &allocation.results).all(|result| result.admin_access)
     }
 
     fn explains(&self, bound: &Bound, history: &[(u64, Inventory)], held: &[&Allocation]) -> bool {
@@ -234,9 +238,8 @@ impl Cluster {
             return true;
         }
         let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
-        let given = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
         let shapes = |allocation: &Allocation| self.devices.given(allocation, Numbers::Count);
-        let actual: Vec<Given> = given.map(shapes).collect();
+        let actual: Vec<Given> = self.allocations_of(bound).map(shapes).collect();
         history.iter().filter(|(version, _)| *version <= bound.version).any(|(_, then)| {
             let allocations = self.devices.allocate_then(then, &bound.node, &classes, held);
             allocations.is_ok_and(|allocations| allocations.iter().map(shapes).eq(actual.iter().cloned()))
@@ -279,8 +282,7 @@ impl Cluster {
         let mut given = ByPlace::new();
         for bound in order.iter().filter(|bound| !bound.claims.is_empty()) {
             if !bound.is_planned {
-                let held = self.claims_of(bound).filter_map(|claim| claim.object.allocation.as_ref());
-                held.for_each(|allocation| ledger.hold(&self.devices.inventory, allocation));
+                self.allocations_of(bound).for_each(|allocation| ledger.hold(&self.devices.inventory, allocation));
                 continue;
             }
             let classes: Vec<ClaimClassId> = self.claims_of(bound).map(|claim| claim.class).collect();
