@@ -36,6 +36,16 @@ impl<'v> ResourceList<'v> {
         Ok(Self { milli })
     }
 
+    /// These amounts, in thousandths.
+    pub(crate) fn from_milli(milli: BTreeMap<&'v str, i128>) -> Self {
+        Self { milli }
+    }
+
+    /// The amounts in thousandths.
+    pub(crate) fn into_milli(self) -> BTreeMap<&'v str, i128> {
+        self.milli
+    }
+
     /// Sets one entry to that of `other`, if it has it.
     pub(crate) fn copy_entry(&mut self, name: &'v str, other: &Self) {
         if let Some(&amount) = other.milli.get(name) {

@@ -61,7 +61,9 @@ pub use node_allocatable::{
 };
 pub use node_facts::{NodeFacts, SelectorError};
 pub use node_selector::{NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
-pub use pod::{ClaimSource, Container, Lifetime, Pod, PodClaim, PodGroup, Resources};
+pub use pod::{
+    ClaimSource, Container, Lifetime, Pod, PodClaim, PodGroup, RequestsAndLimits, Resources, is_for_whole_pods,
+};
 pub use slice::{CounterSet, NodeScope, Pool, ResourceSlice, SkipNodeOperation};
 pub use spelling::did_you_mean;
 pub use taint::{DeviceTaint, DeviceTaintRule, DeviceTaintSelector, DeviceToleration, TaintEffect, TolerationOperator};

@@ -241,6 +241,70 @@ fn where_nothing_known_is_set_the_error_names_what_was_meant() {
     }
 }
 
+#[test]
+fn a_pod_as_a_whole_asks_for_what_the_server_fills_in() {
+    let container = |resources: Value| json!({"name": "c", "resources": resources});
+    let amounts = |amounts: &Resources| {
+        amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect::<Vec<_>>().join(", ")
+    };
+    let cases = [
+        (json!({}), json!({"requests": {"cpu": "1"}}), "", ""),
+        (json!({"limits": {"cpu": "20"}}), json!({"requests": {"cpu": "1"}}), "cpu 1", "cpu 20"),
+        (json!({"limits": {"cpu": "20"}}), json!({"limits": {"cpu": "2"}}), "cpu 2", "cpu 20"),
+        (json!({"limits": {"cpu": "20"}}), json!({}), "cpu 20", "cpu 20"),
+        (
+            json!({"limits": {"cpu": "20"}, "requests": {"cpu": "3"}}),
+            json!({"requests": {"cpu": "1"}}),
+            "cpu 3",
+            "cpu 20",
+        ),
+        // A limit of one resource makes the containers' sum of the other a request of the whole.
+        (
+            json!({"limits": {"cpu": "20"}}),
+            json!({"requests": {"memory": "1Gi", "example.com/gpu": "1"}}),
+            "cpu 20, memory 1Gi",
+            "cpu 20",
+        ),
+        // Without a limit nothing is filled in.
+        (json!({"requests": {"cpu": "3"}}), json!({"requests": {"memory": "1Gi"}}), "cpu 3", ""),
+        (
+            json!({"requests": {"cpu": "3"}}),
+            json!({"limits": {"hugepages-2Mi": "4Mi"}}),
+            "cpu 3, hugepages-2Mi 4Mi",
+            "hugepages-2Mi 4Mi",
+        ),
+        (
+            json!({"requests": {"hugepages-2Mi": "8Mi"}}),
+            json!({"limits": {"hugepages-2Mi": "4Mi"}}),
+            "hugepages-2Mi 8Mi",
+            "",
+        ),
+        // The server refuses it; nothing of it becomes a request.
+        (json!({"limits": {"example.com/gpu": "1"}}), json!({}), "", "example.com/gpu 1"),
+    ];
+    for (whole, of_container, requests, limits) in cases {
+        let spec = json!({"resources": whole, "containers": [container(of_container)]});
+        let pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+        assert_eq!((amounts(&pod.pod_requests), amounts(&pod.pod_limits)), (requests.into(), limits.into()), "{spec}");
+    }
+}
+
+#[test]
+fn what_containers_need_while_they_start_counts_for_the_pod_as_a_whole() {
+    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+    let spec = json!({
+        "resources": {"limits": {"cpu": "20"}},
+        "initContainers": [
+            {"name": "a", "resources": cpu("4")},
+            {"name": "s1", "restartPolicy": "Always", "resources": cpu("1")},
+            {"name": "b", "resources": cpu("4500m")},
+        ],
+        "containers": [{"name": "c", "resources": cpu("1")}],
+    });
+    let pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+    assert_eq!(pod.pod_requests.get("cpu").map(ToString::to_string).as_deref(), Some("5500m"));
+}
+
 /// All rules that an object breaks, one a line.
 fn broken(outcome: Result<(), Vec<FieldError>>) -> Vec<String> {
     outcome.err().into_iter().flatten().map(|error| error.to_string()).collect()

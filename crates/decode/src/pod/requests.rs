@@ -5,11 +5,13 @@
 //! not for each container; what these sums are is kept beside ([`Resizing`]), since a pod is read before the release is
 //! known.
 //!
-//! Beside that, what the API server's defaulting does: a limit without a request is a request.
+//! Beside that, what the API server's defaulting does: a limit without a request is a request, and what it makes of the
+//! resources of the whole pod ([`RequestsAndLimits::set_defaults`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dra_types::{RequestsAndLimits, is_for_whole_pods};
 use model::pod::Resizing;
 use model::{Interner, ResourceId, ResourceVec};
 
@@ -24,12 +26,12 @@ pub(super) fn decode(
     interner: &mut Interner,
 ) -> Result<ResourceVec, Problem> {
     let statuses = Statuses::decode(status)?;
-    let mut requests = sum_up(spec, |container, own| match container.start {
+    let mut requests = sum_up(spec, with_defaults, |container, own| match container.start {
         Start::Alone => own,
         Start::WithOthers => statuses.effective(container.name, own),
     })?;
-    if let Some(mut whole) = of_whole_pod(spec, &requests)? {
-        let given: Vec<_> = whole.names().filter(|name| is_supported_for_whole_pods(name)).collect();
+    if let Some(mut whole) = of_whole_pod(spec)? {
+        let given: Vec<_> = whole.names().filter(|name| is_for_whole_pods(name)).collect();
         let actual = status.field("resources")?;
         if !actual.is_absent() {
             let actuated = ResourceList::decode(&actual.field("requests")?)?;
@@ -55,21 +57,21 @@ pub(super) fn resizing(
         return Ok(None);
     }
     let in_force = actual.field("requests")?;
-    let mut asked = sum_up(spec, |_, own| own)?;
-    let whole = of_whole_pod(spec, &asked)?;
+    let mut asked = sum_up(spec, with_defaults, |_, own| own)?;
+    let whole = of_whole_pod(spec)?;
     // A kubelet that tells both of the pod as a whole has the sums, and what devices cost in them.
     let has_sums = !allocated.is_absent() && !in_force.is_absent();
     let (mut set_aside, mut actuated) = if has_sums {
         (ResourceList::decode(&allocated)?, ResourceList::decode(&in_force)?)
     } else {
-        let set_aside = sum_up(spec, |container, own| statuses.allocated(container.name, own))?;
-        (set_aside, sum_up(spec, |container, own| statuses.actuated(container.name, own))?)
+        let set_aside = sum_up(spec, with_defaults, |container, own| statuses.allocated(container.name, own))?;
+        (set_aside, sum_up(spec, with_defaults, |container, own| statuses.actuated(container.name, own))?)
     };
     if let Some(mut whole) = whole {
         if !actual.is_absent() {
             whole = statuses.largest(whole, &ResourceList::decode(&in_force)?, &ResourceList::decode(&allocated)?);
         }
-        for name in whole.names().filter(|name| is_supported_for_whole_pods(name)) {
+        for name in whole.names().filter(|name| is_for_whole_pods(name)) {
             for sum in [&mut asked, &mut set_aside, &mut actuated] {
                 sum.copy_entry(name, &whole);
             }
@@ -113,14 +115,15 @@ enum Start {
     WithOthers,
 }
 
-/// What a pod's containers need together; `counts` says what each counts with, given what it asks for.
+/// What a pod's containers need together; `counts` says what each counts with, given what it says of itself.
 fn sum_up<'v>(
     spec: &Field<'v, '_>,
+    says: impl Fn(&Field<'v, '_>) -> Result<ResourceList<'v>, Problem>,
     counts: impl Fn(Container<'v>, ResourceList<'v>) -> ResourceList<'v>,
 ) -> Result<ResourceList<'v>, Problem> {
     let amount = |container: &Field<'v, '_>, start| -> Result<ResourceList<'v>, Problem> {
         let name = container.field("name")?.str_or_empty()?;
-        Ok(counts(Container { name, start }, with_defaults(container)?))
+        Ok(counts(Container { name, start }, says(container)?))
     };
     let mut running = ResourceList::default();
     for container in spec.field("containers")?.items()? {
@@ -152,28 +155,27 @@ fn with_defaults<'v>(container: &Field<'v, '_>) -> Result<ResourceList<'v>, Prob
     Ok(requests)
 }
 
-/// Resources of the pod as a whole, which take the place of the sum over its containers; `None` if there are none that
-/// do. Only CPU, memory and huge pages can be given there.
-fn of_whole_pod<'v>(
-    spec: &Field<'v, '_>,
-    of_containers: &ResourceList<'v>,
-) -> Result<Option<ResourceList<'v>>, Problem> {
-    let resources = spec.field("resources")?;
-    let mut whole = ResourceList::decode(&resources.field("requests")?)?;
-    let limits = ResourceList::decode(&resources.field("limits")?)?;
-    // Defaulting: what the containers ask for, else the limit of the whole.
-    let mut defaults = ResourceList::default();
-    for name in limits.names() {
-        defaults.copy_entry(name, of_containers);
-    }
-    defaults.default_to(&limits);
-    whole.default_to(&defaults);
-    let replaces = whole.names().any(is_supported_for_whole_pods);
-    Ok(replaces.then_some(whole))
+fn limits<'v>(container: &Field<'v, '_>) -> Result<ResourceList<'v>, Problem> {
+    ResourceList::decode(&container.field("resources")?.field("limits")?)
 }
 
-fn is_supported_for_whole_pods(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+/// Resources of the pod as a whole, which take the place of the sum over its containers; `None` if there are none that
+/// do. Only CPU, memory and huge pages can be given there.
+fn of_whole_pod<'v>(spec: &Field<'v, '_>) -> Result<Option<ResourceList<'v>>, Problem> {
+    let resources = spec.field("resources")?;
+    if resources.is_absent() {
+        return Ok(None);
+    }
+    let mut whole = RequestsAndLimits {
+        requests: ResourceList::decode(&resources.field("requests")?)?.into_milli(),
+        limits: ResourceList::decode(&resources.field("limits")?)?.into_milli(),
+    };
+    whole.set_defaults(&RequestsAndLimits {
+        requests: sum_up(spec, with_defaults, |_, own| own)?.into_milli(),
+        limits: sum_up(spec, limits, |_, own| own)?.into_milli(),
+    });
+    let replaces = whole.requests.keys().any(|name| is_for_whole_pods(name));
+    Ok(replaces.then(|| ResourceList::from_milli(whole.requests)))
 }
 
 /// What the kubelet says of a pod's containers while their resources change.

@@ -96,6 +96,31 @@ fn resources_of_the_whole_pod_replace_the_sum_where_they_may_be_given() {
         "{resources: {limits: {cpu: 3, memory: 2Gi}}, containers: [{resources: {requests: {memory: 1Gi}}}]}",
         "cpu: 3, memory: 1Gi, pods: 1",
     );
+    // Huge pages of the whole are those of the containers, if they say nothing else.
+    check_requests(
+        "{resources: {requests: {cpu: 3}}, containers: [{resources: {limits: {hugepages-2Mi: 4Mi}}}]}",
+        "cpu: 3, hugepages-2Mi: 4194304, pods: 1",
+    );
+}
+
+#[test]
+fn devices_and_requests_read_the_same_of_a_pod_as_a_whole() {
+    for (whole, containers) in [
+        ("limits: {cpu: '20'}", "{requests: {cpu: 1}}"),
+        ("limits: {cpu: '20', memory: 3Gi}", "{limits: {memory: 1Gi}}"),
+        ("limits: {memory: 3Gi}", "{requests: {cpu: 1500m}}"),
+        ("limits: {cpu: 3}", "{limits: {hugepages-2Mi: 4Mi}}"),
+        ("requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}", "{}"),
+    ] {
+        let object = object(&format!("{{resources: {{{whole}}}, containers: [{{name: c, resources: {containers}}}]}}"));
+        let (pod, mut interner) = decoded(&object);
+        let mut expected = ResourceVec::new();
+        expected.set(ResourceId::PODS, 1);
+        for (name, amount) in &dra_types::Pod::from_json(&object).unwrap().pod_requests {
+            crate::resource_list::set(&mut expected, name, amount, &mut interner).unwrap();
+        }
+        assert_eq!(pod.unwrap().shape.requests, expected, "{whole} {containers}");
+    }
 }
 
 #[test]
