@@ -121,6 +121,7 @@ static VOLUME: Fields = Fields {
 /// The status of a pod.
 pub static POD_STATUS: Fields = Fields {
     known: &[
+        ("additionalNodeAllocatableResources", Reads::Whole),
         ("allocatedResources", Reads::Whole),
         ("conditions", Reads::Each(&CONDITION)),
         ("containerStatuses", Reads::Each(&CONTAINER_STATUS)),
@@ -193,7 +194,11 @@ mod tests {
     #[test]
     fn what_is_read_are_fields_of_the_api_types() {
         // What Kubernetes' types of this release do not have yet.
-        let newer = ["extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses"];
+        let newer = [
+            "additionalNodeAllocatableResources",
+            "extendedResourceClaimStatus",
+            "nodeAllocatableResourceClaimStatuses",
+        ];
         for (fields, of_api) in [
             (&CONTAINER, fields_of(schemars::schema_for!(core::Container))),
             (&VOLUME, fields_of(schemars::schema_for!(core::Volume))),

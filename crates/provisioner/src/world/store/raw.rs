@@ -346,6 +346,7 @@ mod tests {
                 "resourceClaimStatuses": [{"name": "z", "resourceClaimName": "z-1"}],
                 "extendedResourceClaimStatus": {"resourceClaimName": "z-2", "requestMappings": []},
                 "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "z-3", "resources": {"cpu": 1}}],
+                "additionalNodeAllocatableResources": [{"resourceClaimName": "z-4", "mapping": [{"name": "cpu", "quantity": 1}]}],
             },
         });
         // In the order of the API server; a tree would sort its fields.
@@ -363,6 +364,10 @@ mod tests {
         assert_eq!(watched["spec"].get("securityContext"), None);
         assert_eq!(watched["status"]["conditions"][0].get("message"), None);
         assert_eq!(watched["status"].get("podIPs"), None);
+        // What devices cost of the node, in the words of every release.
+        for costs in ["nodeAllocatableResourceClaimStatuses", "additionalNodeAllocatableResources"] {
+            assert_eq!(watched["status"][costs], whole["status"][costs]);
+        }
         assert_eq!(watched["status"]["containerStatuses"][0].as_object().unwrap().len(), 3);
         // Of what is not known to be a pod everything may matter.
         for first in ["", r#""kind": "Pod", "apiVersion": "example.com/v1", "#] {
