@@ -151,12 +151,13 @@ static CONTAINER_STATUS: Fields = Fields {
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Beginnings of the keys of annotations that are read; others may hold anything, such as a whole manifest.
-const ANNOTATIONS: [&str; 7] = [
+const ANNOTATIONS: [&str; 8] = [
     "controller.kubernetes.io/pod-deletion-cost",
     "deprecated.daemonset.template.generation",
     "dovetail.sh/",
     "karpenter.sh/",
     "pv.kubernetes.io/bind-completed",
+    "resource.kubernetes.io/extended-resource-claim",
     "resource.kubernetes.io/pod-claim-name",
     "storageclass.kubernetes.io/is-default-class",
 ];

@@ -318,6 +318,25 @@ fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
 }
 
 #[test]
+fn a_claim_made_for_extended_resources_still_says_so_in_a_file() {
+    // The pod's status does not name the claim yet; without the annotation it would be the claim of nobody.
+    let kept = pruned(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c, namespace: shop, uid: uid-c, annotations: \
+         {resource.kubernetes.io/extended-resource-claim: 'true', example.com/note: secret-note}, ownerReferences: \
+         [{apiVersion: v1, kind: Pod, name: p, uid: u, controller: true}]}\nspec: {devices: {requests: \
+         [{name: r, exactly: {deviceClassName: gpu}}]}}\n",
+    );
+    let mut all = lines();
+    all.extend(kept);
+    assert!(all.iter().all(|line| !line.to_string().contains("secret-note")));
+    let cluster = read(&all).cluster;
+    let claims = &cluster.devices.objects.claims;
+    let served: Vec<_> =
+        claims.values().filter_map(|claim| dra_sched::pods::served_extended_resources(claim)).collect();
+    assert_eq!(served, [&model::Uid::from("u")]);
+}
+
+#[test]
 fn the_stages_of_planned_pods_stay_and_their_uids_are_hidden_as_the_pods_are() {
     let of = |uid: &str| serde_json::json!({"kind": "Pod", "metadata": {"uid": uid}});
     let planned = serde_json::json!({"dovetail.sh/planned-pods": "uid-a,uid-b:2"});
