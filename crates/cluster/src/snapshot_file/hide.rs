@@ -15,8 +15,9 @@ use api::{groups, labels};
 use serde_json::Value;
 
 /// Fields that hold a name wherever they occur.
-const NAME_FIELDS: [&str; 22] = [
+const NAME_FIELDS: [&str; 23] = [
     "claimName",
+    "containerName",
     "counterSet",
     "device",
     "deviceClassName",
@@ -43,8 +44,11 @@ const NAME_FIELDS: [&str; 22] = [
 /// Fields that hold maps of labels.
 const LABEL_FIELDS: [&str; 3] = ["labels", "matchLabels", "nodeSelector"];
 
-/// Lists of names.
-const NAME_LISTS: [&str; 2] = ["namespaces", "nodePools"];
+/// Lists of names; those of `containers` in what devices cost a pod.
+const NAME_LISTS: [&str; 3] = ["containers", "namespaces", "nodePools"];
+
+/// Lists of amounts by the name of a resource.
+const RESOURCE_LISTS: [&str; 2] = ["mapping", "overhead"];
 
 /// Maps of amounts in a ResourceQuota.
 const QUOTA_FIELDS: [&str; 2] = ["hard", "used"];
@@ -176,11 +180,14 @@ impl Rule<'_> {
             }
             Value::Array(items) if NAME_LISTS.contains(&field) => {
                 for item in items {
-                    if let Value::String(name) = item {
-                        found(name);
+                    match item {
+                        Value::String(name) => found(name),
+                        other => self.visit(other, found),
                     }
                 }
             }
+            // What devices cost of the node, in a pod's status: the names are those of resources.
+            Value::Array(_) if RESOURCE_LISTS.contains(&field) => {}
             Value::Object(amounts) if QUOTA_FIELDS.contains(&field) => visit_quota(amounts, found),
             // Names of CSI drivers, and instance types as the provider describes them.
             Value::Array(_) | Value::Object(_) if field == "drivers" || field == "instanceType" => {}

@@ -317,6 +317,31 @@ fn claims_are_planned_from_a_file_and_under_hidden_names_as_in_the_cluster() {
     assert_eq!(without_names(&hidden), without_names(&open), "{hidden}");
 }
 
+/// What the kubelet was told that devices cost of the node, in the words of each release.
+const DEVICE_COSTS: [&str; 3] = [
+    "nodeAllocatableResourceClaimStatuses: [{resourceClaimName: made, resources: {cpu: 2}}]",
+    "nodeAllocatableResourceClaimStatuses: [{resourceClaimName: made, containers: [main-one], \
+     mapping: [{name: cpu, quantity: 1}], overhead: [{name: cpu, perContainer: 1}]}]",
+    "additionalNodeAllocatableResources: [{resourceClaimName: made, containers: [main-one], \
+     mapping: [{name: cpu, quantity: 1}], overhead: [{name: cpu, perContainer: 1}]}]",
+];
+
+#[test]
+fn what_devices_cost_of_the_node_comes_back_from_a_file_and_under_hidden_names() {
+    for costs in DEVICE_COSTS {
+        let mut kept = pruned(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: shop, uid: u}}, spec: {{nodeName: node-b, \
+             containers: [{{name: main-one}}], resourceClaims: [{{name: d, resourceClaimName: made}}]}}, status: {{{costs}}}}}"
+        ));
+        let of_file = |kept: &[Value]| dra_types::Pod::from_json(&kept[0]).unwrap().device_costs;
+        let expected = BTreeMap::from([(Arc::from("cpu"), 2_000_000_000)]);
+        assert_eq!(of_file(&kept), expected, "{costs}");
+        hide_names(&mut kept, &BTreeSet::new());
+        assert_eq!(of_file(&kept), expected, "{costs}");
+        assert!(!kept[0].to_string().contains("main-one"), "{}", kept[0]);
+    }
+}
+
 #[test]
 fn a_claim_made_for_extended_resources_still_says_so_in_a_file() {
     // The pod's status does not name the claim yet; without the annotation it would be the claim of nobody.
