@@ -151,6 +151,14 @@ impl Pod {
         })
     }
 
+    /// What the pod's containers ask for together, with what running the pod costs besides. Resources of the pod as a
+    /// whole, which cannot be extended ones, are not in it.
+    pub fn container_requests(&self) -> Resources {
+        let mut requests = whole::together(&self.containers, |container| &container.requests);
+        whole::add(&mut requests, &self.overhead);
+        requests
+    }
+
     /// How many containers use a claim of the pod, init containers included.
     pub fn containers_using(&self, claim: &str) -> u32 {
         let using = self.containers.iter().filter(|container| container.claims.iter().any(|used| **used == *claim));

@@ -5,6 +5,12 @@
 //! would stay empty. Here the claims that are to be made are counted against the quotas in the order of the pods' ages;
 //! those of pods that come too late wait. A claim that the pods of a group share counts once.
 //!
+//! An extended resource is counted when a pod that asks for it is created. Of the claim that then serves it only what
+//! goes beyond that is counted under the resource (`getVerifiedPodUsage` and `addExtendedResourceQuota` of Kubernetes'
+//! `pkg/quota/v1/evaluator/core/resource_claims.go`). In a cluster a quota's status counts all pods that there are. Pods
+//! from manifests may be in it or not, so they are counted here by age: one that goes beyond both the quota and what its
+//! status counts would not be created.
+//!
 //! In a cluster a pod also waits until its claims were made, as kube-scheduler does not look at it before (`PreEnqueue`
 //! of its DynamicResources plugin). Manifests have nobody who makes claims.
 //!
@@ -15,7 +21,8 @@ use std::sync::Arc;
 
 use dra_sched::pods::{ExtendedResources, Served, WantedClaim, claims, served_extended_resources};
 use dra_types::{
-    Allocation, AllocationMode, DeviceClass, ExactRequest, Gate, RequestKind, ResourceClaimSpec, Resources,
+    Allocation, AllocationMode, DeviceClass, ExactRequest, Gate, RequestKind, ResourceClaim, ResourceClaimSpec,
+    Resources,
 };
 use model::quota::QuotaResource;
 use model::{Interner, NamespacedName, Pod, Uid};
@@ -27,7 +34,17 @@ struct Left {
     quota: NamespacedName,
     resource: QuotaResource,
     hard: i64,
-    used: i64,
+    /// What the quota's status counts, and what was planned since.
+    in_status: i64,
+    /// What was counted here.
+    counted: i64,
+}
+
+impl Left {
+    /// The status of a quota follows what there is with a delay, and manifests may have none.
+    fn used(&self) -> i64 {
+        self.in_status.max(self.counted)
+    }
 }
 
 /// What quotas count: by resource.
@@ -50,6 +67,12 @@ pub(super) fn without_claims<'p>(
     let mut by_age: Vec<&Pod> = pods.filter(is_concerned).filter(with_devices).collect();
     by_age.sort_by_key(|pod| (pod.created_at, &pod.name));
     let mut making = Making::new(cluster, quotas, interner);
+    // What DaemonSets' pods want is kept as that of a pod too.
+    let sets = cluster.daemon_sets.iter().map(|set| &set.uid);
+    let no_others: BTreeSet<&Uid> = by_age.iter().map(|pod| &pod.uid).chain(sets).collect();
+    for (_, pod) in cluster.devices.pods.iter().filter(|(uid, _)| !no_others.contains(uid)) {
+        making.count(pod);
+    }
     for pod in by_age {
         let Some(devices) = cluster.devices.pods.get(&pod.uid) else { continue };
         if let Err(why) = making.claims_of(devices, is_live) {
@@ -89,6 +112,16 @@ impl<'c> Making<'c> {
 
     /// Makes the claims that a pod has not got yet; says why that is not done.
     fn claims_of(&mut self, pod: &dra_types::Pod, is_live: bool) -> Result<(), Arc<str>> {
+        // The scheduler makes this one when it binds the pod.
+        let is_made = pod.extended_resource_claim.is_some() || self.served.contains(&pod.meta.uid);
+        let of_scheduler = match self.extended.serve(pod, &self.of_plugins) {
+            Served::Claim(claim) if !is_made => Some(claim),
+            Served::Claim(_) | Served::Missing(_) | Served::Stranded(_) | Served::Elsewhere => None,
+        };
+        self.count(pod);
+        if of_scheduler.is_some() && !is_live {
+            self.admit(pod)?;
+        }
         let objects = &self.cluster.devices.objects;
         let known = objects.lookup();
         // What else is wrong with the pod's claims is told where they are planned.
@@ -104,20 +137,18 @@ impl<'c> Making<'c> {
             let Some(template) = objects.claim_templates.get(template) else { continue };
             unmade = unmade.or_else(|| Some(Arc::clone(claim.entry())));
             match group {
-                None => self.take(namespace, &template.spec)?,
+                None => self.take(namespace, usage(&template.spec, self.cluster))?,
                 Some(group) => {
                     if !self.of_groups.contains_key(&group) {
-                        let made = self.take(namespace, &template.spec);
+                        let made = self.take(namespace, usage(&template.spec, self.cluster));
                         self.of_groups.insert(group.clone(), made);
                     }
                     self.of_groups.get(&group).cloned().unwrap_or(Ok(()))?;
                 }
             }
         }
-        // The scheduler makes this one when it binds the pod.
-        let is_made = pod.extended_resource_claim.is_some() || self.served.contains(&pod.meta.uid);
-        if !is_made && let Served::Claim(claim) = self.extended.serve(pod, &self.of_plugins) {
-            self.take(namespace, &claim.spec)?;
+        if let Some(claim) = of_scheduler {
+            self.take(namespace, beyond(usage(&claim.spec, self.cluster), pod))?;
         }
         match unmade.filter(|_| is_live) {
             Some(entry) => Err(format!("its ResourceClaim for {entry:?} has not been made yet").into()),
@@ -125,31 +156,87 @@ impl<'c> Making<'c> {
         }
     }
 
-    /// Takes what a claim uses of all quotas, or of none if one has not enough left.
-    fn take(&mut self, namespace: &Arc<str>, spec: &ResourceClaimSpec) -> Result<(), Arc<str>> {
-        let Some(quotas) = self.quotas.get_mut(namespace) else { return Ok(()) };
-        let usage = usage(spec, self.cluster);
-        let is_short = |quota: &&Left| {
-            let wanted = count(&usage, &quota.resource);
-            wanted > 0 && quota.used.saturating_add(wanted) > quota.hard
-        };
-        if let Some(Left { quota, resource, hard, used }) = quotas.iter().find(is_short) {
-            let what = match resource {
-                QuotaResource::Claims => "ResourceClaims".to_owned(),
-                QuotaResource::Devices(class) => format!("devices of class {class}"),
-                QuotaResource::Extended(name) => format!("devices that count as {name}"),
-            };
-            let wanted = count(&usage, resource);
-            return Err(format!(
-                "ResourceQuota {quota} limits {what}: used {used}, hard {hard}, and its ResourceClaim would take {wanted}"
-            )
-            .into());
+    /// Counts the extended resources that a pod asks for and classes serve.
+    fn count(&mut self, pod: &dra_types::Pod) {
+        for (left, asked) in asked_of(&mut self.quotas, &self.extended, pod) {
+            left.counted = left.counted.saturating_add(asked);
         }
-        for quota in quotas {
-            quota.used = quota.used.saturating_add(count(&usage, &quota.resource));
+    }
+
+    /// Whether a pod from a manifest, which was counted, can be created. One that cannot is counted no more.
+    fn admit(&mut self, pod: &dra_types::Pod) -> Result<(), Arc<str>> {
+        let mut asked = asked_of(&mut self.quotas, &self.extended, pod);
+        let is_short = |(left, _): &&(&mut Left, i64)| left.counted > left.hard.max(left.in_status);
+        let Some((left, wanted)) = asked.iter().find(is_short) else { return Ok(()) };
+        let used = left.used().saturating_sub(*wanted);
+        let why = refusal(left, used, format_args!("the pod asks for {wanted}"));
+        for (left, asked) in &mut asked {
+            left.counted = left.counted.saturating_sub(*asked);
+        }
+        Err(why)
+    }
+
+    /// Takes what a claim uses of all quotas, or of none if one has not enough left.
+    fn take(&mut self, namespace: &Arc<str>, usage: Usage) -> Result<(), Arc<str>> {
+        let Some(quotas) = self.quotas.get_mut(namespace) else { return Ok(()) };
+        let is_short = |left: &&Left| {
+            let wanted = count(&usage, &left.resource);
+            wanted > 0 && left.used().saturating_add(wanted) > left.hard
+        };
+        if let Some(left) = quotas.iter().find(is_short) {
+            let wanted = count(&usage, &left.resource);
+            return Err(refusal(left, left.used(), format_args!("its ResourceClaim would take {wanted}")));
+        }
+        for left in quotas {
+            let wanted = count(&usage, &left.resource);
+            left.in_status = left.in_status.saturating_add(wanted);
+            left.counted = left.counted.saturating_add(wanted);
         }
         Ok(())
     }
+}
+
+/// Entries of quotas that count an extended resource which the pod asks for and a class serves, and how much of it.
+fn asked_of<'q>(
+    quotas: &'q mut BTreeMap<Arc<str>, Vec<Left>>,
+    extended: &ExtendedResources,
+    pod: &dra_types::Pod,
+) -> Vec<(&'q mut Left, i64)> {
+    let Some(quotas) = quotas.get_mut(&pod.meta.name.namespace) else { return Vec::new() };
+    let asked = asked(pod);
+    let of = |resource: &QuotaResource| match resource {
+        QuotaResource::Extended(name) if extended.class(name).is_some() => asked.get(name).copied(),
+        QuotaResource::Extended(_) | QuotaResource::Claims | QuotaResource::Devices(_) => None,
+    };
+    quotas.iter_mut().filter_map(|left| of(&left.resource).map(|asked| (left, asked))).collect()
+}
+
+fn refusal(left: &Left, used: i64, wanted: std::fmt::Arguments<'_>) -> Arc<str> {
+    let what = match &left.resource {
+        QuotaResource::Claims => "ResourceClaims".to_owned(),
+        QuotaResource::Devices(class) => format!("devices of class {class}"),
+        QuotaResource::Extended(name) => format!("devices that count as {name}"),
+    };
+    format!("ResourceQuota {} limits {what}: used {used}, hard {}, and {wanted}", left.quota, left.hard).into()
+}
+
+/// What quotas count of a pod by itself: what it asks for, by resource, until it has ended.
+fn asked(pod: &dra_types::Pod) -> BTreeMap<Arc<str>, i64> {
+    if pod.is_terminal {
+        return BTreeMap::new();
+    }
+    let extended = pod.container_requests().into_iter().filter(|(name, _)| name.contains('/'));
+    extended.map(|(name, amount)| (name, amount.value().unwrap_or(i64::MAX))).collect()
+}
+
+/// What quotas count of the claim that serves a pod's extended resources, beyond what they count of the pod.
+fn beyond(mut usage: Usage, pod: &dra_types::Pod) -> Usage {
+    for (name, asked) in asked(pod) {
+        if let Some(devices) = usage.get_mut(&QuotaResource::Extended(name)) {
+            *devices = devices.saturating_sub(asked).max(0);
+        }
+    }
+    usage
 }
 
 /// What device plugins have on nodes, or will have on machines that can be launched.
@@ -162,32 +249,69 @@ fn of_plugins(cluster: &Cluster, interner: &Interner) -> Resources {
     names.map(|(resource, _)| (Arc::from(interner.resource_name(resource)), one)).collect()
 }
 
-/// What each quota limits and how much of it is used, by namespace. The status of a quota follows what there is with a
-/// delay, so the claims are counted too.
+/// What each quota limits and how much of it claims use, by namespace.
 fn quotas(cluster: &Cluster) -> BTreeMap<Arc<str>, Vec<Left>> {
+    let claims = &cluster.devices.objects.claims;
+    let limited: BTreeSet<&Arc<str>> = cluster.resource_quotas.iter().map(|quota| &quota.name.namespace).collect();
+    let mut used: BTreeMap<&Arc<str>, Vec<Usage>> = BTreeMap::new();
+    let first = first_of_pods(cluster);
+    for claim in claims.values().filter(|claim| limited.contains(&claim.meta.name.namespace)) {
+        let usage = usage(&claim.spec, cluster);
+        let usage = match served_pod(claim, cluster, &first) {
+            Some(pod) => beyond(usage, pod),
+            None => usage,
+        };
+        used.entry(&claim.meta.name.namespace).or_default().push(usage);
+    }
     let mut quotas: BTreeMap<Arc<str>, Vec<Left>> = BTreeMap::new();
     for quota in &cluster.resource_quotas {
         for limit in &quota.limits {
             let namespace = &quota.name.namespace;
-            let made = cluster.devices.objects.claims.values().filter(|claim| claim.meta.name.namespace == *namespace);
-            let counted: i64 = made.map(|claim| count(&usage(&claim.spec, cluster), &limit.resource)).sum();
+            let made = used.get(namespace).into_iter().flatten();
             quotas.entry(Arc::clone(namespace)).or_default().push(Left {
                 quota: quota.name.clone(),
                 resource: limit.resource.clone(),
                 hard: limit.hard,
-                used: limit.used.unwrap_or(0).max(counted),
+                in_status: limit.used.unwrap_or(0),
+                counted: made.map(|usage| count(usage, &limit.resource)).sum(),
             });
         }
     }
     quotas
 }
 
+/// By pod, the claim that was made first for its extended resources.
+fn first_of_pods(cluster: &Cluster) -> BTreeMap<&Uid, &Arc<str>> {
+    let mut first: BTreeMap<&Uid, &ResourceClaim> = BTreeMap::new();
+    for claim in cluster.devices.objects.claims.values() {
+        let Some(pod) = served_extended_resources(claim) else { continue };
+        let age = |claim: &ResourceClaim| (claim.meta.created_at, Arc::clone(&claim.meta.name.name));
+        let known = first.entry(pod).or_insert(claim);
+        if age(claim) < age(known) {
+            *known = claim;
+        }
+    }
+    first.into_iter().map(|(pod, claim)| (pod, &claim.meta.name.name)).collect()
+}
+
+/// The pod whose extended resources a claim serves, if they are not counted with another claim.
+fn served_pod<'c>(
+    claim: &ResourceClaim,
+    cluster: &'c Cluster,
+    first: &BTreeMap<&Uid, &Arc<str>>,
+) -> Option<&'c dra_types::Pod> {
+    let pod = cluster.devices.pods.get(served_extended_resources(claim)?)?;
+    let counted = pod.extended_resource_claim.as_ref().or_else(|| first.get(&pod.meta.uid).copied());
+    let is_it = pod.meta.name.namespace == claim.meta.name.namespace && counted == Some(&claim.meta.name.name);
+    is_it.then_some(pod)
+}
+
 fn count(usage: &Usage, resource: &QuotaResource) -> i64 {
     usage.get(resource).copied().unwrap_or(0)
 }
 
-/// What quotas count of a claim: of alternatives the most of each class, and that under the class's extended resource
-/// too.
+/// What quotas count of a claim: of alternatives the most of each class, and that under the class's extended resources
+/// too: the one that it names, and the one that every class has.
 fn usage(spec: &ResourceClaimSpec, cluster: &Cluster) -> Usage {
     let mut usage = Usage::from([(QuotaResource::Claims, 1)]);
     let extends = cluster.devices.compat.is_on(Gate::ExtendedResource);
@@ -213,9 +337,10 @@ fn usage(spec: &ResourceClaimSpec, cluster: &Cluster) -> Usage {
                 let sum = usage.entry(resource).or_default();
                 *sum = devices.saturating_add(*sum);
             };
-            let of_class = cluster.devices.objects.classes.get(&class).filter(|_| extends);
-            if let Some(extended) = of_class.and_then(|class| class.extended_resource_name.as_ref()) {
-                add(QuotaResource::Extended(Arc::clone(extended)));
+            if let Some(of_class) = cluster.devices.objects.classes.get(&class).filter(|_| extends) {
+                if let Some(extended) = &of_class.extended_resource_name {
+                    add(QuotaResource::Extended(Arc::clone(extended)));
+                }
                 add(QuotaResource::Extended(format!("{}{class}", DeviceClass::EXTENDED_RESOURCE_PREFIX).into()));
             }
             add(QuotaResource::Devices(class));
@@ -225,182 +350,4 @@ fn usage(spec: &ResourceClaimSpec, cluster: &Cluster) -> Usage {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use api::labels::ProviderLabels;
-    use dra_types::{Compat, Gates, KubernetesMinor};
-
-    use super::{Cluster, PendingRule};
-    use crate::offline::{self, Settings};
-    use decode::manifests;
-
-    const CLASS: &str = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}}\n";
-
-    fn template(name: &str, request: &str) -> String {
-        format!(
-            "---\n{{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {{name: {name}, namespace: ml}}, \
-             spec: {{spec: {{devices: {{requests: [{{name: r, {request}}}]}}}}}}}}\n"
-        )
-    }
-
-    fn quota(hard: &str) -> String {
-        format!(
-            "---\n{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ml}}, spec: {{hard: {{{hard}}}}}}}\n"
-        )
-    }
-
-    fn pods(namespace: &str, template: &str, count: usize) -> String {
-        let mut text = String::new();
-        for index in 0..count {
-            let _ = writeln!(
-                text,
-                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p{index}, namespace: {namespace}, uid: {namespace}-{index}, \
-                 creationTimestamp: '2026-01-01T00:00:0{}Z'}}, spec: {{containers: [{{name: c}}], \
-                 resourceClaims: [{{name: d, resourceClaimTemplateName: {template}}}]}}}}",
-                9 - index
-            );
-        }
-        text
-    }
-
-    /// A claim that was made for the pod of that index.
-    fn claim(index: usize) -> String {
-        format!(
-            "---\n{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: made-{index}, namespace: ml, \
-             annotations: {{resource.kubernetes.io/pod-claim-name: d}}, \
-             ownerReferences: [{{apiVersion: v1, kind: Pod, name: p{index}, uid: ml-{index}, controller: true}}]}}, \
-             spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: gpu, count: 2}}}}]}}}}}}\n"
-        )
-    }
-
-    /// The pods that wait for a quota, and why the first does.
-    fn waiting(text: &str) -> (Vec<String>, String) {
-        waiting_in(text, |_| ())
-    }
-
-    /// [`waiting`] of a cluster that is changed after it was read.
-    fn waiting_in(text: &str, change: impl FnOnce(&mut Cluster)) -> (Vec<String>, String) {
-        let labels = ProviderLabels::default();
-        let parsed = manifests::parse("in.yaml", text);
-        let mut offline = offline::read(parsed.manifests, parsed.errors, &Settings::new(&[], &labels, &[]));
-        assert!(offline.problems.is_empty(), "{:?}", offline.problems);
-        change(&mut offline.cluster);
-        let (snapshot, _) = crate::snapshot(offline.cluster, offline.interner, &labels);
-        let waiting = snapshot.pods.iter().filter(|pending| pending.waits_for.is_some());
-        let names = waiting.clone().map(|pending| pending.pod.name.to_string()).collect();
-        (
-            names,
-            waiting.clone().filter_map(|pending| pending.waits_for.as_deref()).next().unwrap_or_default().to_owned(),
-        )
-    }
-
-    #[test]
-    fn pods_whose_claims_a_quota_forbids_wait_and_the_oldest_come_first() {
-        let two = template("two", "exactly: {deviceClassName: gpu, count: 2}");
-        let input = CLASS.to_owned() + &two + &pods("ml", "two", 5);
-        let devices = "gpu.deviceclass.resource.k8s.io/devices";
-        assert_eq!(waiting(&input).0, Vec::<String>::new());
-        // Of five pods the two that came last have claims already, and these use four devices.
-        let made = claim(0) + &claim(1);
-        let (names, why) = waiting(&(input.clone() + &made + &quota(&format!("{devices}: '6'"))));
-        assert_eq!(names, ["ml/p2", "ml/p3"]);
-        assert_eq!(
-            why,
-            "ResourceQuota ml/q limits devices of class gpu: used 6, hard 6, and its ResourceClaim would take 2"
-        );
-        let (names, why) = waiting(&(input + &made + &quota("count/resourceclaims.resource.k8s.io: '4'")));
-        assert_eq!(names, ["ml/p2"]);
-        assert_eq!(why, "ResourceQuota ml/q limits ResourceClaims: used 4, hard 4, and its ResourceClaim would take 1");
-        let other = CLASS.to_owned() + &two.replace("ml", "other") + &pods("other", "two", 5);
-        assert_eq!(waiting(&(other + &quota(&format!("{devices}: '0'")))).0, Vec::<String>::new());
-    }
-
-    #[test]
-    fn alternatives_count_by_the_most_of_each_class() {
-        let either = template(
-            "either",
-            "firstAvailable: [{name: a, deviceClassName: gpu, count: 1}, {name: b, deviceClassName: gpu, count: 3}]",
-        );
-        let input = CLASS.to_owned() + &either + &pods("ml", "either", 1);
-        let quota = |hard: i64| quota(&format!("gpu.deviceclass.resource.k8s.io/devices: '{hard}'"));
-        assert_eq!(waiting(&(input.clone() + &quota(2))).0, ["ml/p0"]);
-        assert_eq!(waiting(&(input + &quota(3))).0, Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_quota_of_zero_lets_no_claim_be_made_and_limits_extended_resources_too() {
-        let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {extendedResourceName: \
-                     example.com/gpu}}\n";
-        let one = template("one", "exactly: {deviceClassName: gpu, count: 1}");
-        let input = class.to_owned() + &one + &pods("ml", "one", 1);
-        for (hard, what) in [
-            ("count/resourceclaims.resource.k8s.io", "ResourceClaims"),
-            ("gpu.deviceclass.resource.k8s.io/devices", "devices of class gpu"),
-            ("requests.example.com/gpu", "devices that count as example.com/gpu"),
-            (
-                "requests.deviceclass.resource.kubernetes.io/gpu",
-                "devices that count as deviceclass.resource.kubernetes.io/gpu",
-            ),
-        ] {
-            let (names, why) = waiting(&(input.clone() + &quota(&format!("{hard}: '0'"))));
-            let expected =
-                format!("ResourceQuota ml/q limits {what}: used 0, hard 0, and its ResourceClaim would take 1");
-            assert_eq!((names, why), (vec!["ml/p0".to_owned()], expected));
-            let enough = waiting(&(input.clone() + &quota(&format!("{hard}: '1'"))));
-            assert_eq!(enough.0, Vec::<String>::new(), "{hard}");
-        }
-        // The claim for extended resources, which the scheduler makes.
-        let asks = "---\n{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: ml, uid: x}, spec: {containers: [{name: c, \
-                    resources: {limits: {example.com/gpu: '2'}}}]}}\n";
-        let devices = "gpu.deviceclass.resource.k8s.io/devices";
-        let (names, why) = waiting(&(class.to_owned() + asks + &quota(&format!("{devices}: '1'"))));
-        let expected =
-            "ResourceQuota ml/q limits devices of class gpu: used 0, hard 1, and its ResourceClaim would take 2";
-        assert_eq!((names, why), (vec!["ml/x".to_owned()], expected.to_owned()));
-        // What it has made counts once, before the pod's status names it too.
-        let made = "---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x-1, namespace: ml, annotations: \
-                    {resource.kubernetes.io/extended-resource-claim: 'true'}, ownerReferences: [{apiVersion: v1, kind: Pod, name: x, \
-                    uid: x, controller: true}]}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]}}}\n";
-        let waiting_for =
-            |hard: usize| waiting(&(class.to_owned() + asks + made + &quota(&format!("{devices}: '{hard}'")))).0;
-        assert_eq!(waiting_for(2), Vec::<String>::new());
-        // Where a device plugin has them, no claim is made.
-        let plugin = "---\n{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {example.com/gpu: '8'}}}\n";
-        let input = class.to_owned() + asks + plugin + &quota(&format!("{devices}: '1'"));
-        assert_eq!(waiting(&input).0, Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_claim_that_a_group_shares_counts_once_and_all_its_pods_wait_for_it() {
-        let two = template("two", "exactly: {deviceClassName: gpu, count: 2}");
-        let group = "---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g, namespace: ml}, spec: \
-                     {schedulingPolicy: {basic: {}}, resourceClaims: [{name: d, resourceClaimTemplateName: two}]}}\n";
-        let mut input = CLASS.to_owned() + &two + group;
-        for index in 0..3 {
-            let _ = writeln!(
-                input,
-                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p{index}, namespace: ml, uid: ml-{index}}}, spec: \
-                 {{schedulingGroup: {{podGroupName: g}}, containers: [{{name: c}}], \
-                 resourceClaims: [{{name: d, resourceClaimTemplateName: two}}]}}}}"
-            );
-        }
-        let quota = |hard: i64| quota(&format!("gpu.deviceclass.resource.k8s.io/devices: '{hard}'"));
-        let compat = Compat::with_gates(KubernetesMinor::NEWEST, Gates::all(KubernetesMinor::NEWEST));
-        let waiting = |text: &str| waiting_in(text, |cluster| cluster.devices.compat = compat).0;
-        assert_eq!(waiting(&(input.clone() + &quota(2))), Vec::<String>::new());
-        assert_eq!(waiting(&(input + &quota(1))), ["ml/p0", "ml/p1", "ml/p2"]);
-    }
-
-    #[test]
-    fn in_a_cluster_a_pod_waits_until_its_claim_was_made() {
-        let two = template("two", "exactly: {deviceClassName: gpu, count: 2}");
-        let unschedulable = ", status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}}";
-        let pods = pods("ml", "two", 2).replace("}]}}\n", &format!("}}]}}{unschedulable}\n"));
-        let input = CLASS.to_owned() + &two + &pods + &claim(0);
-        let live = |cluster: &mut Cluster| cluster.pending = PendingRule::Unschedulable;
-        let (names, why) = waiting_in(&input, live);
-        assert_eq!(names, ["ml/p1"]);
-        assert_eq!(why, "its ResourceClaim for \"d\" has not been made yet");
-    }
-}
+mod tests;
