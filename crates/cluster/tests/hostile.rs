@@ -48,7 +48,7 @@ fn read(object: &Value) -> Result<String, ObjectError> {
         "ResourceClaimTemplate" => {
             format!("{:?}", devices::resource_claim_template(object, devices::Admitted::ByServer)?)
         }
-        "DeviceTaintRule" => format!("{:?}", devices::device_taint_rule(object)?),
+        "DeviceTaintRule" => format!("{:?}", devices::device_taint_rule(object, devices::Admitted::ByServer)?),
         other => {
             let template = TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other);
             let template = template.map(|kind| capacity_buffer::buffer_template(object, kind, context)).transpose()?;

@@ -122,8 +122,9 @@ fn admin_access(
 }
 
 /// Reads a DeviceTaintRule. One with a field that is not understood cannot be used.
-pub fn device_taint_rule(object: &Value) -> Result<DeviceTaintRule, ObjectError> {
-    let rule = read(object, "DeviceTaintRule", Admitted::ByServer, DeviceTaintRule::from_json, |_, _| Ok(()))?;
+pub fn device_taint_rule(object: &Value, admitted: Admitted<'_>) -> Result<DeviceTaintRule, ObjectError> {
+    let validate = |rule: &DeviceTaintRule, _: Compile<'_>| validate::device_taint_rule(rule);
+    let rule = read(object, "DeviceTaintRule", admitted, DeviceTaintRule::from_json, validate)?;
     match rule.unsupported.first() {
         None => Ok(rule),
         Some(field) => Err(ObjectError {

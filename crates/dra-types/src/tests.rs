@@ -176,6 +176,58 @@ fn a_rule_without_selector_selects_nothing_and_an_empty_one_everything() {
 }
 
 #[test]
+fn a_rule_that_taints_devices_is_held_to_the_servers_rules() {
+    let rule = |spec: Value| {
+        let object = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": spec,
+        });
+        broken(validate::device_taint_rule(&DeviceTaintRule::from_json(&object).unwrap())).join("; ")
+    };
+    let of_taint = |taint: Value| rule(json!({"taint": taint}));
+    let of_selector =
+        |selector: Value| rule(json!({"deviceSelector": selector, "taint": {"key": "k", "effect": "None"}}));
+    let cases = [
+        (of_taint(json!({"key": "example.com/k", "value": "v", "effect": "NoExecute"})), ""),
+        (of_taint(json!({"key": "a b", "effect": "None"})), "spec.taint.key: \"a b\" is not the key of a label"),
+        (of_taint(json!({"effect": "None"})), "spec.taint.key: \"\" is not the key of a label"),
+        (
+            of_taint(json!({"key": "k", "value": "x y z", "effect": "None"})),
+            "spec.taint.value: \"x y z\" is not the value of a label",
+        ),
+        (
+            of_taint(json!({"key": "k", "effect": "NoSchedulee"})),
+            "spec.taint.effect: \"NoSchedulee\" is not one of None, NoSchedule, NoExecute",
+        ),
+        (of_taint(json!({"key": "k"})), "spec.taint.effect: is required"),
+        (of_selector(json!({})), ""),
+        (of_selector(json!({"driver": "D.example.com", "pool": "a.b/c", "device": "gpu-0"})), ""),
+        (
+            of_selector(json!({"driver": "X Y"})),
+            "spec.deviceSelector.driver: \"x y\" is not a lowercase RFC 1123 subdomain",
+        ),
+        (of_selector(json!({"driver": ""})), "spec.deviceSelector.driver: is required"),
+        (of_selector(json!({"pool": "a//b"})), "spec.deviceSelector.pool: is required"),
+        (
+            of_selector(json!({"device": "GPU"})),
+            "spec.deviceSelector.device: \"GPU\" is not a lowercase RFC 1123 label",
+        ),
+    ];
+    for (found, expected) in cases {
+        assert_eq!(found, expected);
+    }
+    let named = |name: &str| {
+        DeviceTaintRule::from_json(&json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": name},
+            "spec": {"taint": {"key": "k", "effect": "None"}},
+        }))
+    };
+    assert_eq!(
+        broken(validate::device_taint_rule(&named("A").unwrap())),
+        ["metadata.name: \"A\" is not a lowercase RFC 1123 subdomain"]
+    );
+}
+
+#[test]
 fn a_toleration_without_key_or_effect_covers_all_and_an_unknown_operator_none() {
     let taint = DeviceTaint { key: "k".into(), value: "v".into(), effect: TaintEffect::NoSchedule, time_added: None };
     let toleration =

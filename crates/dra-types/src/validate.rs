@@ -22,6 +22,7 @@ use super::json::{FieldError, Reason};
 use super::meta::{ObjectMeta, is_label};
 use super::names::{QualifiedName, RequestName};
 use super::slice::{NodeScope, ResourceSlice};
+use super::taint::DeviceTaintRule;
 use super::{ClaimTemplate, ResourceClaim, SemanticVersion};
 
 mod derived_attributes;
@@ -115,6 +116,19 @@ impl Problems {
     /// The name of a driver: a DNS subdomain, but for the case of its letters.
     fn driver(&mut self, field: &str, name: &str) {
         self.subdomain(field, &name.to_ascii_lowercase(), 63);
+    }
+
+    /// The name of a pool: DNS subdomains with slashes between them.
+    fn pool(&mut self, field: &str, name: &str) {
+        if name.is_empty() {
+            self.add(field, Reason::Required);
+        } else if name.len() > MAX_POOL_NAME {
+            self.add(field, Reason::TooLong { limit: MAX_POOL_NAME });
+        } else {
+            for part in name.split('/') {
+                self.subdomain(field, part, 253);
+            }
+        }
     }
 
     fn qualified_name(&mut self, field: &str, name: &QualifiedName) {
@@ -342,15 +356,7 @@ pub fn slice(slice: &ResourceSlice) -> Result<(), Vec<FieldError>> {
     let mut problems = Problems(Vec::new());
     problems.meta(&slice.meta);
     problems.driver("spec.driver", slice.driver.as_str());
-    if slice.pool.name.as_str().is_empty() {
-        problems.add("spec.pool.name", Reason::Required);
-    } else if slice.pool.name.as_str().len() > MAX_POOL_NAME {
-        problems.add("spec.pool.name", Reason::TooLong { limit: MAX_POOL_NAME });
-    } else {
-        for part in slice.pool.name.as_str().split('/') {
-            problems.subdomain("spec.pool.name", part, 253);
-        }
-    }
+    problems.pool("spec.pool.name", slice.pool.name.as_str());
     if slice.pool.resource_slice_count <= 0 {
         problems.invalid("spec.pool.resourceSliceCount", "must be greater than zero");
     }
@@ -376,6 +382,28 @@ pub fn slice(slice: &ResourceSlice) -> Result<(), Vec<FieldError>> {
         problems.label(&format!("{at}.name"), set.name.as_str());
         slice_parts::counters(&mut problems, &format!("{at}.counters"), set.counters.keys());
     }
+    outcome(problems)
+}
+
+/// Checks a rule that taints devices (`ValidateDeviceTaintRule`).
+///
+/// # Errors
+/// All rules that are broken.
+pub fn device_taint_rule(rule: &DeviceTaintRule) -> Result<(), Vec<FieldError>> {
+    let mut problems = Problems(Vec::new());
+    problems.meta(&rule.meta);
+    if let Some(selector) = &rule.selector {
+        if let Some(driver) = &selector.driver {
+            problems.driver("spec.deviceSelector.driver", driver.as_str());
+        }
+        if let Some(pool) = &selector.pool {
+            problems.pool("spec.deviceSelector.pool", pool.as_str());
+        }
+        if let Some(device) = &selector.device {
+            problems.label("spec.deviceSelector.device", device.as_str());
+        }
+    }
+    slice_parts::taint(&mut problems, "spec.taint", &rule.taint);
     outcome(problems)
 }
 

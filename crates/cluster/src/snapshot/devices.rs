@@ -55,7 +55,7 @@ pub(crate) fn add_device_object(
             objects.claim_templates.insert(template.meta.name.clone(), Arc::new(template));
         }
         DeviceKind::DeviceTaintRule => {
-            let rule = device_taint_rule(object)?;
+            let rule = device_taint_rule(object, admitted)?;
             objects.taint_rules.insert(Arc::clone(&rule.meta.name.name), Arc::new(rule));
         }
         DeviceKind::PodGroup => {

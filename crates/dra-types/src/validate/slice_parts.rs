@@ -76,7 +76,10 @@ fn unknown_operator(problems: &mut Problems, field: &str, requirement: &NodeSele
 pub(super) fn taint(problems: &mut Problems, field: &str, taint: &DeviceTaint) {
     label_key(problems, &format!("{field}.key"), &taint.key);
     label_value(problems, &format!("{field}.value"), &taint.value);
-    effect(problems, field, &taint.effect);
+    match &taint.effect {
+        TaintEffect::Other(none) if none.is_empty() => problems.add(&format!("{field}.effect"), Reason::Required),
+        found => effect(problems, field, found),
+    }
 }
 
 pub(super) fn toleration(problems: &mut Problems, field: &str, toleration: &DeviceToleration) {

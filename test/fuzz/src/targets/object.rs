@@ -90,7 +90,7 @@ fn read(object: &Value, kind: &str) -> Option<Result<String, ObjectError>> {
         "ResourceClaimTemplate" => {
             known!(devices::resource_claim_template(object, devices::Admitted::ByServer))
         }
-        "DeviceTaintRule" => known!(devices::device_taint_rule(object)),
+        "DeviceTaintRule" => known!(devices::device_taint_rule(object, devices::Admitted::ByServer)),
         other => {
             let template = TemplateKind::ALL.into_iter().find(|kind| kind.as_str() == other);
             if let Some(kind) = template {

@@ -180,6 +180,7 @@ impl Reading<'_> {
             }
             ("resource.k8s.io", "DeviceTaintRule") => {
                 let rule = DeviceTaintRule::from_json(object).map_err(one)?;
+                validate::device_taint_rule(&rule).map_err(all)?;
                 if let Some(unsupported) = rule.unsupported.first() {
                     return Err(format!("{} is not supported", unsupported.construct));
                 }

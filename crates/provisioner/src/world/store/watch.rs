@@ -346,7 +346,7 @@ impl Watches {
         let pending = Arc::new(AtomicUsize::new(api_resources::DEVICE_TAINT_RULE.versions.len()));
         for &version in api_resources::DEVICE_TAINT_RULE.versions {
             let rules = resource_in(version, &api_resources::DEVICE_TAINT_RULE);
-            let source = device_source(rules, |json, _| decode::devices::device_taint_rule(json), name);
+            let source = device_source(rules, decode::devices::device_taint_rule, name);
             let source = Source { pending: Arc::clone(&pending), is_alone: false, ..source };
             self.follow_after(&release, tasks, source);
         }

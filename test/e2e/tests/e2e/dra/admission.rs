@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use decode::devices::{
-    AdminNamespaces, Admitted, DeviceKind, device_class, resource_claim, resource_claim_template, resource_slice,
+    AdminNamespaces, Admitted, DeviceKind, device_class, device_taint_rule, resource_claim, resource_claim_template,
+    resource_slice,
 };
 use dra_types::{Compat, Gates, KubernetesMinor};
 use e2e::{Kubernetes, apply, objects};
@@ -117,7 +118,8 @@ fn is_of_other_release(why: &str, kubernetes: KubernetesMinor) -> bool {
     } else {
         &["].nodeAllocatableResourceMappings"]
     };
-    parts.iter().any(|part| why.contains(part))
+    // A rule with a field of nobody is taken without it, and refused by us.
+    parts.iter().any(|part| why.contains(part)) || why.ends_with(" is not understood")
 }
 
 /// What offline commands say of an object.
@@ -129,7 +131,8 @@ fn read(object: &Value, compat: &Compat) -> Result<(), String> {
         Some(DeviceKind::ResourceSlice) => resource_slice(object, admitted).map(drop),
         Some(DeviceKind::ResourceClaim) => resource_claim(object, admitted).map(drop),
         Some(DeviceKind::ResourceClaimTemplate) => resource_claim_template(object, admitted).map(drop),
-        Some(DeviceKind::DeviceTaintRule | DeviceKind::PodGroup) | None => Ok(()),
+        Some(DeviceKind::DeviceTaintRule) => device_taint_rule(object, admitted).map(drop),
+        Some(DeviceKind::PodGroup) | None => Ok(()),
     };
     read.map_err(|error| error.to_string())
 }
@@ -145,8 +148,9 @@ fn trial(object: &Value) -> Option<Trial> {
         kind @ (DeviceKind::DeviceClass
         | DeviceKind::ResourceSlice
         | DeviceKind::ResourceClaim
-        | DeviceKind::ResourceClaimTemplate) => kind.is_namespaced(),
-        DeviceKind::DeviceTaintRule | DeviceKind::PodGroup => return None,
+        | DeviceKind::ResourceClaimTemplate
+        | DeviceKind::DeviceTaintRule) => kind.is_namespaced(),
+        DeviceKind::PodGroup => return None,
     };
     // Objects of the scenarios may be there.
     let name = format!("trial-{}", object["metadata"]["name"].as_str().unwrap_or("nameless"));
