@@ -34,9 +34,9 @@ use crate::default_spread::{self, DefaultSpread};
 use crate::node_pool::{node_pool, refused};
 use crate::node_repair::RepairSources;
 use decode::Context;
-use decode::ObjectError;
 use decode::limit_range::{LimitRange, TemplateResources};
 use decode::priority_class::PriorityClasses;
+use decode::{ObjectError, ObjectRef};
 
 pub use bound::BoundPods;
 pub use cache::Cache;
@@ -60,6 +60,8 @@ pub struct Cluster {
     pub pods: Vec<Arc<Pod>>,
     /// Bound pods that the caller keeps by node.
     pub bound: BoundPods,
+    /// Objects of the input that cannot be used, with what is wrong: pods wait for those that they name.
+    pub unusable: BTreeMap<ObjectRef, Arc<ObjectError>>,
     /// Which pods want a place.
     pub pending: PendingRule,
     /// The NodeClaims that pods were planned onto before, by the pod's uid.

@@ -25,6 +25,11 @@ impl fmt::Display for ObjectRef {
     }
 }
 
+/// What those say of an object who depend on it, and not that it does not exist.
+pub fn unusable(object: &dyn fmt::Display) -> String {
+    format!("{object} is in the input, but cannot be used")
+}
+
 /// An object that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {problem}")]

@@ -35,7 +35,7 @@ pub mod workload;
 pub mod workloads;
 
 pub use context::Context;
-pub use error::{ObjectError, ObjectRef, Problem, Reason};
+pub use error::{ObjectError, ObjectRef, Problem, Reason, unusable};
 pub use limit_range::limit_range;
 pub use limits::{MAX_DEPTH, MAX_ENTRIES, MAX_OBJECT_BYTES};
 pub use namespace::namespace;

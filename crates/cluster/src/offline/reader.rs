@@ -481,7 +481,9 @@ impl<'a> Reader<'a> {
     }
 
     fn problem(&mut self, origin: Origin, error: ObjectError) {
-        self.problems.push(InputProblem::Object { origin, error: Arc::new(error) });
+        let error = Arc::new(error);
+        self.cluster.unusable.insert(error.object.clone(), Arc::clone(&error));
+        self.problems.push(InputProblem::Object { origin, error });
     }
 
     fn finish(mut self) -> Offline {

@@ -509,6 +509,36 @@ fn access_as_administrator_needs_the_label_of_the_namespace() {
 }
 
 #[test]
+fn a_pod_whose_claim_is_in_the_input_and_cannot_be_used_says_so_and_why() {
+    let pod = |name: &str, source: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c}}], \
+             resourceClaims: [{{name: d, {source}}}]}}\n"
+        )
+    };
+    let devices = "{devices: {requests: [{name: r, exactly: {deviceClassName: gpu, adminAccess: true}}]}}";
+    let object = |kind: &str, spec: &str| {
+        format!("---\napiVersion: resource.k8s.io/v1\nkind: {kind}\nmetadata: {{name: adm}}\nspec: {spec}\n")
+    };
+    let text = [
+        object("ResourceClaim", devices),
+        object("ResourceClaimTemplate", &format!("{{spec: {devices}}}")),
+        pod("claims", "resourceClaimName: adm"),
+        pod("makes", "resourceClaimTemplateName: adm"),
+        pod("other", "resourceClaimTemplateName: nowhere"),
+    ];
+    let offline = read_text(&text.concat(), &settings());
+    let (snapshot, _) = crate::snapshot(offline.cluster, offline.interner, &Default::default());
+    let waits = |pod: &scheduling::snapshot::PendingPod| format!("{}: {:?}\n", pod.pod.name, pod.waits_for);
+    expect![[r#"
+        default/claims: Some("ResourceClaim default/adm is in the input, but cannot be used: spec.devices.requests[0].exactly.adminAccess: is only allowed in a Namespace with the label resource.kubernetes.io/admin-access: \"true\"; there is none for \"default\" here")
+        default/makes: Some("ResourceClaimTemplate default/adm is in the input, but cannot be used: spec.spec.devices.requests[0].exactly.adminAccess: is only allowed in a Namespace with the label resource.kubernetes.io/admin-access: \"true\"; there is none for \"default\" here")
+        default/other: None
+    "#]]
+    .assert_eq(&snapshot.pods.iter().map(waits).collect::<String>());
+}
+
+#[test]
 fn what_the_server_would_refuse_of_a_pods_claims_is_refused_with_its_field() {
     let pods = [
         ("twice", "[{name: a, resourceClaimName: x}, {name: a, resourceClaimName: z}]"),
@@ -530,10 +560,10 @@ fn what_the_server_would_refuse_of_a_pods_claims_is_refused_with_its_field() {
             pod default/fine [pods: 1]
             not planned default/job-0 InvalidObject: spec.template.spec.resourceClaims[0]: unknown field "source"
             not planned default/name InvalidObject: spec.resourceClaims[0].resourceClaimTemplateName: "Not_A_Name" is not a lowercase RFC 1123 subdomain
-            not planned default/neither InvalidObject: spec.resourceClaims[0]: is missing
+            not planned default/neither InvalidObject: spec.resourceClaims[0]: one of resourceClaimName and resourceClaimTemplateName must be set
             not planned default/twice InvalidObject: spec.resourceClaims[1]: "a" appears more than once
             problem in.yaml, document 1: Pod default/twice: spec.resourceClaims[1]: "a" appears more than once
-            problem in.yaml, document 2: Pod default/neither: spec.resourceClaims[0]: is missing
+            problem in.yaml, document 2: Pod default/neither: spec.resourceClaims[0]: one of resourceClaimName and resourceClaimTemplateName must be set
             problem in.yaml, document 3: Pod default/name: spec.resourceClaims[0].resourceClaimTemplateName: "Not_A_Name" is not a lowercase RFC 1123 subdomain
             problem in.yaml, document 5: Job default/job: spec.template.spec.resourceClaims[0]: unknown field "source"
             not used {}

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use decode::ObjectRef;
+use model::pod::PodResourceClaimSource;
 use model::{IdVec, Interner, NodeName, Pod};
 use scheduling::snapshot::eviction::Budgets;
 use scheduling::snapshot::pending::{
@@ -56,8 +58,24 @@ pub(super) fn pending_pods(
         pod: Arc::clone(pod),
         planned_on: cluster.planned_on.get(&pod.uid).cloned(),
         devices: cluster.devices.pods.get(&pod.uid).cloned(),
-        waits_for: without_claims.get(&pod.uid).cloned(),
+        waits_for: without_claims.get(&pod.uid).cloned().or_else(|| unusable(cluster, pod)),
         stays_within: None,
     });
     pending.collect()
+}
+
+/// What the pod names of claims and cannot be used. It is not what does not exist.
+fn unusable(cluster: &Cluster, pod: &Pod) -> Option<Arc<str>> {
+    if cluster.unusable.is_empty() {
+        return None;
+    }
+    let group = pod.shape.scheduling_group.as_ref().map(|group| ("PodGroup", group.pod_group.clone()));
+    let claims = pod.shape.resource_claims.iter().map(|claim| match &claim.source {
+        PodResourceClaimSource::Claim(name) => ("ResourceClaim", name.clone()),
+        PodResourceClaimSource::Template(name) => ("ResourceClaimTemplate", name.clone()),
+    });
+    group.into_iter().chain(claims).find_map(|(kind, name)| {
+        let error = cluster.unusable.get(&ObjectRef { kind: kind.into(), name })?;
+        Some(format!("{}: {}", decode::unusable(&error.object), error.problem).into())
+    })
 }

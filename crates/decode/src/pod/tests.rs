@@ -403,7 +403,10 @@ fn claims_come_with_their_source_and_with_generated_names() {
     let names: Vec<_> =
         pod.resource_claim_names.iter().map(|(entry, claim)| (entry.as_str(), claim.as_str())).collect();
     assert_eq!(names, [("nic", "shared"), ("gpu", "p-gpu-x7")]);
-    check_error("resourceClaims: [{name: gpu}]", "Pod n/p: spec.resourceClaims[0]: is missing");
+    check_error(
+        "resourceClaims: [{name: gpu}]",
+        "Pod n/p: spec.resourceClaims[0]: one of resourceClaimName and resourceClaimTemplateName must be set",
+    );
 }
 
 #[test]

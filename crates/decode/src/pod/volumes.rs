@@ -7,7 +7,7 @@ use model::{NamespacedName, ResourceClaimName, Unsupported};
 use serde_json::Value;
 
 use super::non_empty;
-use crate::error::{Problem, Reason};
+use crate::error::Problem;
 use crate::field::Field;
 
 /// Volumes that any node can provide, or that are found by the network from any node.
@@ -82,7 +82,9 @@ pub(super) fn resource_claims(list: &Field<'_, '_>, namespace: &str) -> Result<V
         let source = match (claim, template) {
             (Some(claim), None) => PodResourceClaimSource::Claim(NamespacedName::new(namespace, claim)),
             (None, Some(template)) => PodResourceClaimSource::Template(NamespacedName::new(namespace, template)),
-            (None, None) => return Err(entry.problem(Reason::Missing)),
+            (None, None) => {
+                return Err(entry.invalid("one of resourceClaimName and resourceClaimTemplateName must be set"));
+            }
             (Some(_), Some(_)) => {
                 return Err(entry.invalid("names both a claim and a template, exactly one is allowed"));
             }

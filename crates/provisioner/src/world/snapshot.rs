@@ -1,6 +1,6 @@
 //! From the store to the planner's input.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::ProviderLabels;
@@ -123,6 +123,7 @@ pub(crate) fn build(
         node_claims: state.node_claims.values().cloned().collect(),
         pods,
         bound: state.bound_pods.clone(),
+        unusable: BTreeMap::new(),
         pending: PendingRule::Unschedulable,
         planned_on,
         left_out,

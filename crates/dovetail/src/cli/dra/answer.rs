@@ -391,7 +391,7 @@ fn reason(fault: &PodFault, objects: &Objects) -> String {
         PodFault::Deleting(_) | PodFault::OtherPod(_) | PodFault::TooManyConsumers(_) => None,
     };
     match missing.filter(|object| objects.refused.contains(object)) {
-        Some(object) => format!("{object} is in the input, but cannot be used; its problem was told"),
+        Some(object) => format!("{}; its problem was told", decode::unusable(&object)),
         None => fault.to_string(),
     }
 }
