@@ -88,6 +88,28 @@ fn numbered_devices_become_replicas_and_shared_roots_one_binding() {
 }
 
 #[test]
+fn what_devices_cost_of_the_node_keeps_the_shape_of_its_release() {
+    let older = json!({"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}});
+    let newer = json!({"nodeAllocatableResources": {"cpu": {
+        "mapping": {"deviceMultiplier": "2"}, "overhead": {"perPod": "100m", "perContainer": "50m"}}}});
+    for shape in [older, newer] {
+        let device = |index: usize| {
+            let mut device = shape.clone();
+            device["name"] = json!(format!("gpu-{index}"));
+            device
+        };
+        let captured = captured(&[local("gpu.example.com", json!([device(0), device(1)]))]);
+        let mut expected = shape.clone();
+        expected["name"] = json!("gpu-{index}");
+        expected["replicas"] = json!(2);
+        assert_eq!(
+            spec(&captured)["dynamicResources"]["resourceSliceTemplates"][0]["spec"]["devices"],
+            json!([expected])
+        );
+    }
+}
+
+#[test]
 fn two_devices_on_a_root_are_bound_by_name_and_what_differs_is_written_out() {
     let device = |name: &str, root: &str, model: &str| json!({"name": name, "attributes": {"model": {"string": model}, "resource.kubernetes.io/pcieRoot": {"string": root}}});
     let devices = json!([
