@@ -59,8 +59,9 @@ pub(crate) struct Compiled {
     joining: BTreeMap<Uid, BTreeSet<Consumer>>,
     /// Consumers that existing claims have in the cluster.
     consumers: BTreeMap<NamespacedName, usize>,
-    /// By pod: resources that it requests as a whole, in which its devices' costs are included (KEP-5517).
-    whole: BTreeMap<Uid, BTreeSet<String>>,
+    /// By pod: resources that it requests as a whole, in which its devices' costs are included (KEP-5517), with what is
+    /// left for these beside its containers, in nano-units.
+    whole: BTreeMap<Uid, BTreeMap<String, i128>>,
     /// Pods that are bound before all others, with their nodes.
     nominated: Vec<(Uid, usize)>,
 }
@@ -184,9 +185,13 @@ impl Compiled {
         let nominated = || devices.nominated().map(|(node, wants)| (*node, wants));
         let mut whole = BTreeMap::new();
         for (uid, wants) in waiting.chain(nominated().map(|(_, wants)| (&wants.meta.uid, wants))) {
-            let names = wants.pod_requests.keys().map(ToString::to_string);
-            let of_pods = names.filter(|name| matches!(&**name, "cpu" | "memory") || name.starts_with("hugepages-"));
-            whole.insert(uid.clone(), of_pods.collect::<BTreeSet<String>>());
+            let is_of_pods = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+            let of_containers = wants.container_requests();
+            let left = wants.pod_requests.iter().filter(|(name, _)| is_of_pods(name)).map(|(name, whole)| {
+                let taken = of_containers.get(name).map_or(0, |amount| amount.to_nano());
+                (name.to_string(), whole.to_nano() - taken)
+            });
+            whole.insert(uid.clone(), left.collect::<BTreeMap<String, i128>>());
             let wanted = pods::claims(wants, &lookup, &compat).map_err(|fault| fault.to_string());
             let wanted = wanted.and_then(|wanted| {
                 let gone = |name: &NamespacedName| format!("{name} is not there");
@@ -367,7 +372,27 @@ impl Compiled {
                 Verdict::OutOfBudget(_) => return Err(format!("{NO_DEVICES}out of budget").into()),
             }
         };
-        Ok(Given { new: new.into_iter().zip(allocations).collect(), old, taken_back })
+        let given = Given { new: new.into_iter().zip(allocations).collect(), old, taken_back };
+        let costs = self.costs(&given);
+        let left = self.whole.get(pod).into_iter().flatten();
+        match left.into_iter().find(|(name, left)| costs.get(*name).is_some_and(|costs| costs > left)) {
+            Some((name, _)) => Err(format!("{NO_DEVICES}the pod as a whole asks for too little {name}").into()),
+            None => Ok(given),
+        }
+    }
+
+    /// What the devices cost of the node, in nano-units.
+    fn costs(&self, given: &Given) -> BTreeMap<String, i128> {
+        let mut costs = BTreeMap::new();
+        for ((_, _, containers), allocation) in &given.new {
+            self.cost(&mut costs, allocation, *containers);
+        }
+        // The scheduler of 1.36 looks only at what it has just allocated.
+        let pays = self.inventory.compat().kubernetes > KubernetesMinor::V1_36;
+        for (allocation, containers) in given.old.iter().filter(|_| pays) {
+            self.cost(&mut costs, allocation, *containers);
+        }
+        costs
     }
 
     /// What these claims held is free.
@@ -379,7 +404,15 @@ impl Compiled {
 
     /// Allocates what the pod claims on the node.
     pub(crate) fn bind(&self, held: &mut Held, pod: &Uid, node: usize) -> Result<(), String> {
-        let Given { new, old, taken_back } = self.given(held, pod, node).map_err(|not| not.why)?;
+        let given = self.given(held, pod, node).map_err(|not| not.why)?;
+        let whole = self.whole.get(pod);
+        let of_node = held.costs.entry(node).or_default();
+        for (name, nano) in self.costs(&given) {
+            if !whole.is_some_and(|whole| whole.contains_key(&name)) {
+                *of_node.entry(name).or_default() += nano;
+            }
+        }
+        let Given { new, taken_back, .. } = given;
         if !taken_back.is_empty() {
             let mut ledger = Cow::Borrowed(&held.ledger);
             self.take_back(&taken_back, &mut ledger);
@@ -387,29 +420,18 @@ impl Compiled {
             held.taken_back.extend(taken_back);
         }
         held.consumers.extend(self.joining.get(pod).into_iter().flatten().cloned());
-        for ((key, _, containers), allocation) in new {
+        for ((key, ..), allocation) in new {
             held.ledger.hold(&self.inventory, &allocation);
-            self.cost(held, (pod, node), &allocation, containers);
             held.done.insert(key, allocation);
-        }
-        // The scheduler of 1.36 looks only at what it has just allocated.
-        let pays = self.inventory.compat().kubernetes > KubernetesMinor::V1_36;
-        for (allocation, containers) in old.into_iter().filter(|_| pays) {
-            self.cost(held, (pod, node), &allocation, containers);
         }
         Ok(())
     }
 
-    fn cost(&self, held: &mut Held, (pod, node): (&Uid, usize), allocation: &Allocation, containers: u32) {
-        let whole = self.whole.get(pod);
-        let of_node = held.costs.entry(node).or_default();
+    fn cost(&self, total: &mut BTreeMap<String, i128>, allocation: &Allocation, containers: u32) {
         let nano = |amount: Option<Quantity>| amount.map_or(0, |amount| amount.to_nano());
         for result in &allocation.results {
             let Some(device) = self.devices.get(&result.device.to_string()) else { continue };
             for (resource, costs) in device.node_allocatable.in_release(self.inventory.compat().kubernetes) {
-                if whole.is_some_and(|whole| whole.contains(&**resource)) {
-                    continue;
-                }
                 let mapped = match &costs.mapping {
                     None => 0,
                     Some(NodeAllocatableMapping::Device { multiplier }) => multiplier.to_nano(),
@@ -419,10 +441,9 @@ impl Compiled {
                     }
                 };
                 let overhead = costs.overhead.as_ref();
-                let total = mapped
+                *total.entry(resource.to_string()).or_default() += mapped
                     + nano(overhead.and_then(|overhead| overhead.per_pod))
                     + nano(overhead.and_then(|overhead| overhead.per_container)) * i128::from(containers);
-                *of_node.entry(resource.to_string()).or_default() += total;
             }
         }
     }

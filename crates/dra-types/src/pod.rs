@@ -151,12 +151,9 @@ impl Pod {
         })
     }
 
-    /// What the pod's containers ask for together, with what running the pod costs besides. Resources of the pod as a
-    /// whole, which cannot be extended ones, are not in it.
+    /// What the pod's containers ask for together, whatever the pod asks for as a whole.
     pub fn container_requests(&self) -> Resources {
-        let mut requests = whole::together(&self.containers, |container| &container.requests);
-        whole::add(&mut requests, &self.overhead);
-        requests
+        whole::together(&self.containers, |container| &container.requests)
     }
 
     /// How many containers use a claim of the pod, init containers included.

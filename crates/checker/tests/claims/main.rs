@@ -4,6 +4,7 @@
 mod disruption;
 mod fleets;
 mod input;
+mod node_allocatable;
 mod random_clusters;
 mod random_pools;
 

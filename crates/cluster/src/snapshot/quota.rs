@@ -225,8 +225,12 @@ fn asked(pod: &dra_types::Pod) -> BTreeMap<Arc<str>, i64> {
     if pod.is_terminal {
         return BTreeMap::new();
     }
-    let extended = pod.container_requests().into_iter().filter(|(name, _)| name.contains('/'));
-    extended.map(|(name, amount)| (name, amount.value().unwrap_or(i64::MAX))).collect()
+    let mut asked = BTreeMap::new();
+    for (name, amount) in pod.container_requests().iter().chain(&pod.overhead).filter(|(name, _)| name.contains('/')) {
+        let sum: &mut i64 = asked.entry(Arc::clone(name)).or_default();
+        *sum = sum.saturating_add(amount.value().unwrap_or(i64::MAX));
+    }
+    asked
 }
 
 /// What quotas count of the claim that serves a pod's extended resources, beyond what they count of the pod.

@@ -75,7 +75,7 @@ pub(super) fn together(containers: &[Container], amounts: impl Fn(&Container) ->
     running
 }
 
-pub(super) fn add(total: &mut Resources, amounts: &Resources) {
+fn add(total: &mut Resources, amounts: &Resources) {
     for (name, amount) in amounts {
         let sum = total.entry(name.clone()).or_default();
         // More than a quantity can say is more than any machine has, and so is the larger of both.
