@@ -108,6 +108,7 @@ pub use machine::{
     DomainSelector, LabelKnowledge, MachineShape, MachineTemplate, PoolScope, SharedTemplate, Templates,
 };
 pub use packing::{
-    Alternative, ClaimShare, Copies, Daemon, DeviceSets, NodeDemand, Offer, OverheadVerdict, Reach, Wanting,
+    Alternative, ClaimShare, Copies, CostOfDevices, Daemon, DeviceSets, NodeDemand, Offer, OverheadVerdict, Reach,
+    Wanting, told_devices,
 };
 pub use verdict::{Refusal, Verdict};

@@ -27,7 +27,7 @@ use crate::ledger::{BinLedger, ClusterLedger, Kind};
 use attempt::Attempt;
 
 pub use daemon::{Daemon, OverheadVerdict};
-pub use demand::{ClaimShare, NodeDemand};
+pub use demand::{ClaimShare, CostOfDevices, NodeDemand, told_devices};
 pub use ends::{ends_on, may_end};
 pub use offer::{Alternative, Offer, Refused, Undecided};
 pub use reach::Reach;

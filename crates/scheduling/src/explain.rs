@@ -26,7 +26,7 @@ use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::pools::{Alternative, PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::Packing;
-use crate::simulation::packing::devices::{DeviceRequest, Spot, Trouble};
+use crate::simulation::packing::devices::{DeviceRequest, DeviceState, Spot, Trouble};
 use crate::simulation::placing::{backtracking, fill};
 use crate::simulation::topology::{Checking, Involvement, Kind, Place, Scope};
 use crate::snapshot::NodeId;
@@ -79,8 +79,9 @@ pub(crate) fn reasons(
         reasons.push(Reason::NoNodePool);
     }
     let mut stages = Vec::new();
+    let brought = if pods.devices.is_some() { survey.brought(packing) } else { None };
     for (rank, table) in problem.pools.iter_enumerated() {
-        let (reason, stage) = pool(packing, rank, table, class);
+        let (reason, stage) = pool((packing, brought), rank, table, class);
         reasons.extend(reason);
         stages.extend(stage);
     }
@@ -147,7 +148,7 @@ fn existing_nodes(packing: &Packing<'_>, class: ClassId, rules: &mut Vec<Arc<str
                 closing(packing, pods, |mine, _| problem.topology.place_of_node(mine.group, id), rules);
             } else {
                 tally.by_resources += 1;
-                shortages.add(&footprint, &packing.state.room[id]);
+                shortages.add(&footprint, &packing.state.room[id], Some(&node.allocatable));
             }
         }
     }
@@ -263,7 +264,7 @@ struct PoolStage<'a, 's> {
 }
 
 fn pool<'p, 's>(
-    packing: &Packing<'p>,
+    (packing, brought): (&Packing<'p>, Option<&DeviceState>),
     rank: PoolRank,
     table: &'p PoolTable<'s>,
     class: ClassId,
@@ -281,7 +282,7 @@ fn pool<'p, 's>(
         match label_conflict(table, term, names) {
             Some(reason) => told = told.or(Some(reason)),
             None => {
-                let reason = machine(packing, rank, table, class, term);
+                let reason = machine((packing, brought), rank, table, class, term);
                 let given = with_devices(packing, rank, table, class);
                 return (Some(reason), Some(PoolStage { rank, table, term, given }));
             }
@@ -340,7 +341,13 @@ fn typo(table: &PoolTable<'_>, key: KeyId, names: &Interner) -> Option<KeyId> {
 }
 
 /// Labels agree with the pool: what became of the instance types.
-fn machine(packing: &Packing<'_>, rank: PoolRank, table: &PoolTable<'_>, class: ClassId, term: &Term) -> Reason {
+fn machine(
+    (packing, brought): (&Packing<'_>, Option<&DeviceState>),
+    rank: PoolRank,
+    table: &PoolTable<'_>,
+    class: ClassId,
+    term: &Term,
+) -> Reason {
     let problem = packing.problem;
     let pods = &problem.classes[class];
     let names = problem.names();
@@ -375,7 +382,7 @@ fn machine(packing: &Packing<'_>, rank: PoolRank, table: &PoolTable<'_>, class: 
     }
     reservations.sort_by_key(|id| names.value_name(*id));
     reservations.dedup();
-    let devices = troubles_of(packing, rank, table, class, &rules.without_devices);
+    let devices = troubles_of((packing, brought), rank, table, class, &rules.without_devices);
     let mut by_label: Vec<(KeyId, ValueSet, usize)> = rules
         .by_label
         .into_iter()
@@ -464,14 +471,15 @@ pub(crate) fn with_devices(
 
 /// What is the matter with the devices of some types.
 fn troubles_of(
-    packing: &Packing<'_>,
+    (packing, brought): (&Packing<'_>, Option<&DeviceState>),
     rank: PoolRank,
     table: &PoolTable<'_>,
     class: ClassId,
     types: &[TypeId],
 ) -> Vec<(Arc<str>, usize)> {
     let problem = packing.problem;
-    let (Some(devices), Some(of_snapshot)) = (&packing.state.devices, &problem.snapshot.devices) else {
+    let devices = brought.or(packing.state.devices.as_ref());
+    let (Some(devices), Some(of_snapshot)) = (devices, &problem.snapshot.devices) else {
         return Vec::new();
     };
     let mut troubles = Troubles::default();
@@ -529,7 +537,7 @@ impl Asked<'_, '_> {
                 let key = self.term.requirements.iter_by_name(names).nth(position).map(|wanted| wanted.key);
                 (key.map_or(Fall::NodePool, Fall::Label), 1 + position)
             } else if !footprint.fits_in(table.net(id)) {
-                shortages.add(&footprint, table.net(id));
+                shortages.add(&footprint, table.net(id), None);
                 (Fall::Resources, usize::MAX - 4)
             } else if self.is_closed_by_daemon(id) {
                 (Fall::HostPort, usize::MAX - 3)

@@ -6,6 +6,7 @@
 //! name; refusals by pod name.
 
 pub mod action;
+pub mod device_cost;
 pub mod placement;
 pub(crate) mod rank;
 pub mod reason;
@@ -18,6 +19,7 @@ use model::{IdVec, KeyId, PriceNanoUsdPerHour, Requirements, ResourceVec, ValueI
 
 use crate::catalogue::{OfferingId, TypeId};
 use crate::plan::action::Action;
+use crate::plan::device_cost::PodDeviceCosts;
 use crate::plan::reason::{Note, Reason};
 use crate::snapshot::{NodeId, PodId, PoolId};
 
@@ -117,12 +119,14 @@ pub struct Machine {
     /// Labels that nobody but the NodeClaim gives: those which its requirements mention and no instance type decides,
     /// with one value each, by key name.
     pub labels: Vec<(KeyId, Arc<str>)>,
-    /// Requests of the pods plus the least daemon overhead among the remaining types.
+    /// Requests of the pods plus the least that daemons, and the pods' devices (KEP-5517), take among the remaining types.
     pub requests: ResourceVec,
     /// Pods planned onto it, by name; none for a machine that only holds room of buffers.
     pub pods: Vec<PodId>,
     /// How many devices of which driver these get if the launch offering is taken, by driver name.
     pub devices: Vec<(Arc<str>, u32)>,
+    /// The pods whose devices cost something of the launch offering's machine, by name.
+    pub device_costs: Vec<PodDeviceCosts>,
     /// Whether minValues had to be relaxed (policy BestEffort).
     pub min_values_relaxed: bool,
     /// Why this type, for people.
@@ -163,6 +167,8 @@ pub struct ExistingPlacement {
     /// The drivers whose devices they are given, by name, on a machine that has still to publish some of its own: it
     /// waits for them. None on others.
     pub drivers: Vec<Arc<str>>,
+    /// The pods whose devices cost something of it, by name.
+    pub device_costs: Vec<PodDeviceCosts>,
 }
 
 /// A pod without a place.

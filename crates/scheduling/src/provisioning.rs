@@ -18,6 +18,7 @@
 //! Work grows with classes × (nodes + machines) and classes × offerings / 64, not with pods.
 
 mod assemble;
+mod device_costs;
 mod launch;
 pub(crate) mod orders;
 pub(crate) mod passes;

@@ -8,9 +8,11 @@ use clap::Subcommand;
 use cluster::device_prices::{self, Stranded};
 use decode::manifests::Manifest;
 use model::pod::SchedulingState;
-use model::{NamespacedName, Pod};
+use model::quantity::Rounding;
+use model::{Interner, NamespacedName, Pod, ResourceId, ResourceVec};
 use scheduling::disruption::plan_disruption;
 use scheduling::disruption::reason::NodeReason;
+use scheduling::plan::device_cost::PodDeviceCosts;
 use scheduling::plan::{Machine, Plan};
 use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PodId, Snapshot};
 
@@ -160,12 +162,14 @@ fn of_other(pod: &Pod) -> String {
 
 fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan) -> (String, Outcome) {
     if let Some(machine) = plan.machines.iter().find(|machine| machine.pods.contains(&id)) {
-        return (on_machine(name, machine, snapshot) + &why_there(id, snapshot, plan), Outcome::Done);
+        let takes = footprint(id, &machine.device_costs, snapshot);
+        return (on_machine(name, machine, snapshot) + &takes + &why_there(id, snapshot, plan), Outcome::Done);
     }
     if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&id)) {
         let node = snapshot.nodes.try_get(placement.node).map(|node| node.display_name()).unwrap_or_default();
         let text = format!("Pod {name} fits on {node}, which exists; nothing is launched for it\n");
-        return (text + &why_there(id, snapshot, plan), Outcome::Done);
+        let takes = footprint(id, &placement.device_costs, snapshot);
+        return (text + &takes + &why_there(id, snapshot, plan), Outcome::Done);
     }
     let mut text = format!("Pod {name} is unschedulable:\n");
     let reasons = plan.refusals.iter().find(|refusal| refusal.pod == id).map(|refusal| &*refusal.reasons);
@@ -174,6 +178,16 @@ fn of_pending(name: &NamespacedName, id: PodId, snapshot: &Snapshot, plan: &Plan
         let _ = writeln!(text, "  {object}{}", reason.message(&snapshot.interner));
     }
     (text, Outcome::NoPlace)
+}
+
+/// What the pod takes of its machine with what its devices cost.
+fn footprint(id: PodId, costs: &[PodDeviceCosts], snapshot: &Snapshot) -> String {
+    let names = &*snapshot.interner;
+    let (Some(of_pod), Some(pending)) = (costs.iter().find(|of| of.pod == id), snapshot.pods.try_get(id)) else {
+        return String::new();
+    };
+    let wanted = of_pod.wanted(&pending.pod.shape.requests, names);
+    wanted.iter().map(|wanted| format!("  takes {}\n", wanted.message(names))).collect()
 }
 
 /// Which rule decided, and how other places fell.
@@ -217,6 +231,17 @@ fn on_machine(name: &NamespacedName, machine: &Machine, snapshot: &Snapshot) -> 
         let _ = writeln!(text, "  shared with {}", plural(others, "other pod", "other pods"));
     }
     text
+}
+
+/// `cpu 6900m of 15900m, memory 1Gi of 16Gi`, by resource name.
+fn of_all(free: &ResourceVec, all: &ResourceVec, names: &Interner) -> String {
+    let mut resources: Vec<ResourceId> = all.iter().map(|(resource, _)| resource).collect();
+    resources.sort_by_key(|resource| names.resource_name(*resource));
+    let told = resources.into_iter().map(|resource| {
+        let readable = |amounts: &ResourceVec| amounts.quantity(resource).readable(Rounding::Down);
+        format!("{} {} of {}", names.resource_name(resource), readable(free), readable(all))
+    });
+    told.collect::<Vec<String>>().join(", ")
 }
 
 /// What of a node's devices no claim can get beside those that are allocated.
@@ -311,7 +336,7 @@ fn of_node(name: &str, snapshot: &Snapshot, plan: &Plan) -> anyhow::Result<Strin
         text,
         "  runs {}, free without daemons to come: {}",
         plural(node.pods.len(), "pod", "pods"),
-        free.display(names)
+        of_all(&free, &node.allocatable, names)
     );
     let planned = plan.existing.iter().find(|placement| placement.node == id);
     for pod in planned.map(|placement| placement.pods.as_slice()).unwrap_or_default() {

@@ -8,7 +8,7 @@ use cluster::offline::Offline;
 use model::{Interner, NamespacedName, PriceNanoUsdPerHour, Requirements, ResourceVec};
 use scheduling::catalogue::{Catalogue, InstanceType};
 use scheduling::plan::reason::ToldNote;
-use scheduling::plan::{Machine, MachineId, Plan};
+use scheduling::plan::{ExistingPlacement, Machine, MachineId, Plan};
 use scheduling::snapshot::{NodeId, NodePool, PendingPod, PodId, Snapshot};
 use serde::Serialize;
 
@@ -57,6 +57,9 @@ pub(super) struct NodeClaim {
     /// How many devices of which driver the pods get.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) devices: BTreeMap<String, u32>,
+    /// What the pods' devices cost of the machine itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) device_costs: Vec<PodDeviceCosts>,
     /// The next best instance type and its price, for people.
     #[serde(skip)]
     pub(super) next_best: Option<(String, PriceNanoUsdPerHour)>,
@@ -87,9 +90,43 @@ struct Requirement {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ExistingNode {
     pub(super) name: String,
     pub(super) pods: Vec<String>,
+    /// What the pods' devices cost of the node itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) device_costs: Vec<PodDeviceCosts>,
+    /// What its pods take once these are there.
+    #[serde(skip)]
+    pub(super) requests: BTreeMap<String, String>,
+    /// What pods can use of it.
+    #[serde(skip)]
+    pub(super) allocatable: BTreeMap<String, String>,
+}
+
+/// A pod whose devices cost something of its machine.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PodDeviceCosts {
+    pub(super) pod: String,
+    /// What it takes with them, of each resource of which they cost some.
+    pub(super) takes: BTreeMap<String, String>,
+    pub(super) costs: Vec<DeviceCost>,
+    /// The same in words, by resource.
+    #[serde(skip)]
+    pub(super) told: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeviceCost {
+    /// The pod's own name for the claim; absent for the claim that serves its extended resources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<String>,
+    resource: String,
+    devices: usize,
+    amount: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -163,10 +200,7 @@ pub(super) struct Cost {
 impl Report {
     pub(super) fn new(input: &Input, plan: &Plan) -> Self {
         let snapshot = &input.snapshot;
-        let existing = plan.existing.iter().map(|placement| ExistingNode {
-            name: snapshot.nodes.try_get(placement.node).map(|node| node.display_name().to_owned()).unwrap_or_default(),
-            pods: pod_names(snapshot, &placement.pods),
-        });
+        let existing = plan.existing.iter().filter_map(|placement| existing_node(snapshot, placement));
         Self {
             schema_version: SCHEMA_VERSION,
             node_claims: plan.machines.iter().filter_map(|machine| node_claim(snapshot, machine)).collect(),
@@ -272,9 +306,59 @@ pub(super) fn node_claim(snapshot: &Snapshot, machine: &Machine) -> Option<NodeC
         requests: amounts(&machine.requests, names),
         pods: pod_names(snapshot, &machine.pods),
         devices: machine.devices.iter().map(|(driver, count)| (driver.to_string(), *count)).collect(),
+        device_costs: device_costs(snapshot, &machine.device_costs),
         next_best: next_best(machine, catalogue),
         allocatable: amounts(&offering.allocatable, names),
     })
+}
+
+fn existing_node(snapshot: &Snapshot, placement: &ExistingPlacement) -> Option<ExistingNode> {
+    let names = &*snapshot.interner;
+    let node = snapshot.nodes.try_get(placement.node)?;
+    let mut requests = node.pods.requests().clone();
+    for pending in placement.pods.iter().filter_map(|&pod| snapshot.pods.try_get(pod)) {
+        requests.saturating_add_assign(&pending.pod.shape.requests);
+    }
+    for cost in placement.device_costs.iter().flat_map(|of| of.costs.iter()) {
+        requests.set(cost.resource, requests.get(cost.resource).saturating_add(cost.amount));
+    }
+    Some(ExistingNode {
+        name: node.display_name().to_owned(),
+        pods: pod_names(snapshot, &placement.pods),
+        device_costs: device_costs(snapshot, &placement.device_costs),
+        requests: amounts(&requests, names),
+        allocatable: amounts(&node.allocatable, names),
+    })
+}
+
+fn device_costs(snapshot: &Snapshot, costs: &[scheduling::plan::device_cost::PodDeviceCosts]) -> Vec<PodDeviceCosts> {
+    let names = &*snapshot.interner;
+    let quantity = |resource, amount| {
+        let mut amounts = ResourceVec::default();
+        amounts.set(resource, amount);
+        amounts.quantity(resource).to_string()
+    };
+    let name = |resource| names.resource_name(resource).to_owned();
+    let of_pod = costs.iter().filter_map(|of| {
+        let pod = &snapshot.pods.try_get(of.pod)?.pod;
+        let wanted = of.wanted(&pod.shape.requests, names);
+        Some(PodDeviceCosts {
+            pod: pod.name.to_string(),
+            takes: wanted.iter().map(|it| (name(it.resource), quantity(it.resource, it.amount))).collect(),
+            costs: of
+                .costs
+                .iter()
+                .map(|cost| DeviceCost {
+                    claim: cost.claim.as_deref().map(str::to_owned),
+                    resource: name(cost.resource),
+                    devices: cost.devices,
+                    amount: quantity(cost.resource, cost.amount),
+                })
+                .collect(),
+            told: wanted.iter().map(|wanted| wanted.message(names)).collect(),
+        })
+    });
+    of_pod.collect()
 }
 
 /// A number of things in words.

@@ -94,7 +94,7 @@ fn what_closes_a_zone_is_called_the_clusters_default() {
     expect![[r#"
         exit 3
         Pod shop/till-2 is unschedulable:
-          none of 1 existing nodes fits: 1 has too little room (cpu 100m wanted, the most free is 50m)
+          none of 1 existing nodes fits: 1 has too little room (cpu 100m wanted, the most free is 50m of 50m)
           nodepool/default: required topology spread over example.com/rack (maxSkew 1, the cluster's default) needs the label example.com/rack, which its machines will not have; add it to the NodePool's labels or requirements
     "#]].assert_eq(&ran.transcript());
 }

@@ -4,6 +4,7 @@ mod bad_input;
 mod catalogue;
 mod corpus;
 mod default_spread;
+mod device_costs;
 mod disruption;
 mod dra;
 mod dra_bad_input;

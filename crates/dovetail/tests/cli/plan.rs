@@ -57,7 +57,7 @@ fn a_plan_in_words() {
 
         Unschedulable
           shop/giant
-            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             it would fit a new machine with 744.3 less cpu (nodepool/default)
 
@@ -77,12 +77,12 @@ fn a_plan_in_many_words() {
           default-0   c-4x-amd64-linux   test-zone-a   spot       $0.0760/h   2900m of 3900m   3Gi of 8182Mi      60   c-4x-arm64-linux $0.0760/h   shop/web-2 shop/web-3 shop/web-4
 
         Existing nodes
-          NAME   PODS
-          old    shop/web-0 shop/web-1
+          NAME   CPU              MEMORY       PODS
+          old    1800m of 2200m   2Gi of 8Gi   shop/web-0 shop/web-1
 
         Unschedulable
           shop/giant
-            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             it would fit a new machine with 744.3 less cpu (nodepool/default)
 
@@ -180,7 +180,7 @@ fn a_plan_for_programs_has_exactly_these_fields() {
               "reasons": [
                 {
                   "code": "ExistingNodes",
-                  "message": "none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)",
+                  "message": "none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)",
                   "object": null
                 },
                 {
@@ -412,7 +412,7 @@ fn a_pod_is_explained_whether_it_has_a_place_or_not() {
 
         exit 3
         Pod shop/giant is unschedulable:
-          none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
+          none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)
           nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
           it would fit a new machine with 744.3 less cpu (nodepool/default)
 
@@ -431,7 +431,7 @@ fn a_node_is_explained_by_its_room_and_what_is_planned_on_it() {
         Node old
           is in use
           can hold cpu: 2200m, memory: 8Gi, pods: 20
-          runs 0 pods, free without daemons to come: cpu: 2200m, memory: 8Gi, pods: 20
+          runs 0 pods, free without daemons to come: cpu 2200m of 2200m, memory 8Gi of 8Gi, pods 20 of 20
           planned onto it: shop/web-0
           planned onto it: shop/web-1
     "#]]
@@ -654,7 +654,7 @@ fn the_rule_that_decided_is_told_for_every_pod_with_a_place() {
 
         Unschedulable
           shop/giant
-            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             it would fit a new machine with 744.3 less cpu (nodepool/default)
 
@@ -718,13 +718,13 @@ fn room_that_is_kept_free_is_planned_after_all_pods_and_shown_apart() {
           CAPACITYBUFFER   PODS   ON NODES   ON NEW MACHINES   MISSING
           shop/spare          2          0                 2         0
           shop/too-large      1          0                 0         1
-            shop/too-large: none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
+            shop/too-large: none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)
             shop/too-large: nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             shop/too-large: it would fit a new machine with 744.3 less cpu (nodepool/default)
 
         Unschedulable
           shop/giant
-            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m)
+            none of 1 existing nodes fits: 1 has too little room (cpu 1000 wanted, the most free is 200m of 2200m)
             nodepool/default: none of 144 instance types fits: 72 excluded by the NodePool's requirements, 72 too small (cpu 1000 wanted, the largest has 255.7 beside daemons)
             it would fit a new machine with 744.3 less cpu (nodepool/default)
 

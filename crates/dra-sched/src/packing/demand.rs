@@ -29,14 +29,58 @@ impl NodeDemand {
     }
 }
 
-/// What one claim of a pod costs each container that uses it: what it hands out, and its costs of a pod and of a
-/// container. As `GetContainerDRAAllocations` of `k8s.io/component-helpers` v0.37.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What one claim of a pod costs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimShare {
     /// The claim's place among those that were asked for.
     pub place: usize,
-    /// What it costs.
+    /// What its devices cost the pod, all its containers together, by resource name.
+    pub of_pod: BTreeMap<Arc<str>, CostOfDevices>,
+    /// What they cost each container that uses the claim: what it hands out, and its costs of a pod and of a container.
+    /// As `GetContainerDRAAllocations` of `k8s.io/component-helpers` v0.37.
     pub of_container: NodeDemand,
+}
+
+impl ClaimShare {
+    /// Raises each amount to the larger of both.
+    pub(super) fn max(&mut self, other: &Self) {
+        for (name, cost) in &other.of_pod {
+            let most = self.of_pod.entry(Arc::clone(name)).or_default();
+            if cost.amount > most.amount {
+                *most = *cost;
+            }
+        }
+        self.of_container.max(&other.of_container);
+    }
+}
+
+/// What devices cost of one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CostOfDevices {
+    /// How many of them cost something.
+    pub devices: usize,
+    /// Together, in nano-units.
+    pub amount: i128,
+    /// Each of them, in nano-units, where all cost the same.
+    pub each: Option<i128>,
+}
+
+/// How many devices cost something, and how much each where all cost the same: `2 devices × 8`.
+pub fn told_devices(devices: usize, each: Option<String>) -> String {
+    match (devices, each) {
+        (1, _) => "1 device".to_owned(),
+        (devices, Some(each)) => format!("{devices} devices × {each}"),
+        (devices, None) => format!("{devices} devices"),
+    }
+}
+
+impl CostOfDevices {
+    fn add(&mut self, amount: i128) {
+        let is_first = self.devices == 0;
+        self.devices += 1;
+        self.amount = self.amount.saturating_add(amount);
+        self.each = (is_first || self.each == Some(amount)).then_some(amount);
+    }
 }
 
 /// Who uses a claim of a pod.
@@ -87,14 +131,15 @@ pub(super) fn of<'a>(
         if not_taken.is_none() {
             not_taken = refusal(inventory, view, &costs);
         }
-        let mut share = ClaimShare { place: costs.users.place, of_container: NodeDemand::default() };
+        let mut share = ClaimShare { place: costs.users.place, ..ClaimShare::default() };
         for result in &costs.allocation.results {
             if let Some(device) = device(inventory, view, &result.device) {
                 let resources = node_allocatable(inventory, device);
-                add((&mut demand, &mut share.of_container), resources, result, &costs)?;
+                add(&mut share, resources, result, &costs)?;
             }
         }
         if !share.of_container.0.is_empty() {
+            share.of_pod.iter().for_each(|(resource, cost)| demand.add(resource, cost.amount));
             shares.push(share);
         }
     }
@@ -118,9 +163,9 @@ fn refusal(inventory: &Inventory, view: &View, costs: &Costs<'_>) -> Option<Refu
     is_lost.then(|| Refusal::NotRecorded { claim: claim() })
 }
 
-/// Adds what a device costs the pod, and what it costs each container that uses the claim.
+/// Adds what a device costs.
 fn add(
-    (demand, share): (&mut NodeDemand, &mut NodeDemand),
+    share: &mut ClaimShare,
     resources: &BTreeMap<Arc<str>, NodeAllocatable>,
     result: &AllocationResult,
     of: &Costs<'_>,
@@ -148,8 +193,9 @@ fn add(
         let per_container = overhead.and_then(|overhead| overhead.per_container).map_or(0, |amount| amount.to_nano());
         let once = mapped.saturating_add(per_pod);
         let containers = i128::from(of.users.containers.unwrap_or(0));
-        demand.add(resource, once.saturating_add(per_container.saturating_mul(containers)));
-        share.add(resource, once.saturating_add(per_container));
+        let of_pod = once.saturating_add(per_container.saturating_mul(containers));
+        share.of_pod.entry(Arc::clone(resource)).or_default().add(of_pod);
+        share.of_container.add(resource, once.saturating_add(per_container));
     }
     Ok(())
 }

@@ -78,15 +78,17 @@ impl Alternative {
         most
     }
 
-    /// What each claim costs a container that uses it, as [`Self::demand`] is meant; claims without costs are left out.
+    /// What each claim costs, as [`Self::demand`] is meant, in the order of their places; claims without costs are left
+    /// out.
     pub fn shares(&self, shape: Option<ShapeId>) -> Vec<ClaimShare> {
-        let mut most: BTreeMap<usize, NodeDemand> = BTreeMap::new();
+        let mut most: BTreeMap<usize, ClaimShare> = BTreeMap::new();
         for trial in self.trials.iter().filter(|trial| trial.shape == shape) {
             for share in trial.copies.iter().take(self.copies as usize).flat_map(|copy| &copy.shares) {
-                most.entry(share.place).or_default().max(&share.of_container);
+                let none = ClaimShare { place: share.place, ..ClaimShare::default() };
+                most.entry(share.place).or_insert(none).max(share);
             }
         }
-        most.into_iter().map(|(place, of_container)| ClaimShare { place, of_container }).collect()
+        most.into_values().collect()
     }
 
     /// Whether an allocation of a claim that nobody uses is taken back for it.

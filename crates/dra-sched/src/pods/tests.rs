@@ -346,7 +346,7 @@ fn limits_of_the_pod_as_a_whole_cover_each_container_with_its_devices_and_all_hu
     };
     let check = |whole: Value, containers: Value, devices: &[(&str, i128)]| {
         let spec = json!({"containers": containers, "resources": {"limits": whole}});
-        let shares = [ClaimShare { place: 0, of_container: nano(devices) }];
+        let shares = [ClaimShare { place: 0, of_container: nano(devices), ..ClaimShare::default() }];
         let fault = check_pod_limits(&pod(spec, json!({})), &nano(devices), &shares, &["c".into()]);
         fault.map_err(|fault| fault.to_string())
     };

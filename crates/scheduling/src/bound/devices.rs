@@ -171,7 +171,7 @@ fn most(packing: &Packing<'_>, pool: PoolRank, classes: &[ClassId], wanted: u32)
         let ways = ways.so_far();
         let serving = ways.as_ref().map_or(&*table.by_price, |ways| ways.by_price(table));
         for &offering in serving.iter().filter(|&&offering| offerings.contains(offering)) {
-            let copies = ways.as_ref().map_or(asked, |ways| ways.at(table, offering).map_or(0, |(copies, _)| copies));
+            let copies = ways.as_ref().map_or(asked, |ways| ways.at(offering).map_or(0, |way| way.copies));
             // As many as it was asked for: it may serve more.
             let copies = if copies == asked { wanted } else { copies };
             let known = most.entry(offering).or_default();

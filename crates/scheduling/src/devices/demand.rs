@@ -18,6 +18,7 @@ use dra_types::{
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Uid, Unsupported};
 
 use super::{DemandId, DeviceObjects, SnapshotParts, idle::Idle, leaving::Leaving};
+use crate::plan::device_cost::DeviceCost;
 use crate::snapshot::PodId;
 use crate::tuning::MAX_EXTENDED;
 
@@ -82,6 +83,35 @@ impl Demand {
         self.extra_of(devices, names)
     }
 
+    /// What that is made up of, claim after claim; nothing of what the pod's own total covers.
+    pub fn costs(
+        &self,
+        given: &Alternative,
+        shape: Option<ShapeId>,
+        extra: &ResourceVec,
+        names: &Interner,
+    ) -> Arc<[DeviceCost]> {
+        let mut costs = Vec::new();
+        for share in given.shares(shape) {
+            for (name, cost) in &share.of_pod {
+                let Some(resource) = names.find_resource(name).filter(|resource| extra.get(*resource) > 0) else {
+                    continue;
+                };
+                let units = |nano: i128| {
+                    let quantity = Quantity::from_nano(nano, model::quantity::Format::DecimalSi).ok()?;
+                    let mut amount = ResourceVec::default();
+                    amount.set_quantity(resource, &quantity).ok()?;
+                    Some(amount.get(resource))
+                };
+                let Some(amount) = units(cost.amount).filter(|amount| *amount > 0) else { continue };
+                let claim = self.entries.get(share.place).cloned();
+                let (devices, each) = (cost.devices, cost.each.and_then(units));
+                costs.push(DeviceCost { claim, resource, devices, amount, each });
+            }
+        }
+        costs.into()
+    }
+
     /// What a pod takes of the node's resources on top of its requests, where devices cost so much; `None` where that
     /// is a resource that no node has.
     ///
@@ -129,6 +159,8 @@ struct Key {
     containers: Vec<(u8, Amounts, Amounts, Vec<usize>)>,
     /// Requests and limits of the pod as a whole.
     whole: (Amounts, Amounts),
+    /// The pod's names for its claims, where their costs are told claim after claim.
+    entries: Vec<Arc<str>>,
     /// The claim that was made for its extended resources.
     made: Option<ClaimId>,
 }
@@ -378,7 +410,8 @@ impl Reading<'_> {
         let amounts = |amounts: &Resources| {
             amounts.iter().map(|(name, amount)| (Arc::clone(name), amount.to_nano())).collect::<Amounts>()
         };
-        let matters = !extended.is_empty() || self.compat.is_on(Gate::NodeAllocatableResources);
+        let may_cost = self.compat.is_on(Gate::NodeAllocatableResources);
+        let matters = !extended.is_empty() || may_cost;
         let lifetime = |lifetime: Lifetime| match lifetime {
             Lifetime::Pod => 0,
             Lifetime::Sidecar => 1,
@@ -405,6 +438,7 @@ impl Reading<'_> {
             fault: fault.map(ToString::to_string),
             containers: containers.collect(),
             whole: if matters { (amounts(&pod.pod_requests), amounts(&pod.pod_limits)) } else { Default::default() },
+            entries: if may_cost { entries.to_vec() } else { Vec::new() },
             made: self.made_for(pod).filter(|_| !extended.is_empty()),
         }
     }

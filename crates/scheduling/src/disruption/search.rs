@@ -174,12 +174,7 @@ struct Pods {
 
 impl Pods {
     fn new(question: &Question<'_>, problem: &Problem<'_>) -> Self {
-        let mut class_of = IdVec::filled(None, problem.snapshot.pods.len());
-        for (class, pods) in problem.classes.iter_enumerated() {
-            for &pod in &pods.members {
-                class_of[pod] = Some(class);
-            }
-        }
+        let class_of = problem.class_of_pods();
         let classes = |machine: &CouldGo| {
             let mut classes: BTreeMap<ClassId, u32> = BTreeMap::new();
             for class in machine.pods.iter().filter_map(|pod| class_of[*pod]) {

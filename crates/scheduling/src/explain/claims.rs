@@ -39,7 +39,7 @@ pub(super) fn of_class(packing: &Packing<'_>, class: ClassId, stages: &[PoolStag
     let mut requests: BTreeMap<Request, Known> = BTreeMap::new();
     for stage in stages {
         for variant in 0..packing.problem.classes[class].variants() {
-            let steps = devices.steps(packing.problem, stage.rank, class, variant);
+            let steps = devices.steps(packing.asking_alone(), stage.rank, class, variant);
             for request in steps.by_shape.iter().filter_map(|(_, steps)| steps.as_ref().ok()).flatten() {
                 let key = (Arc::clone(&request.claim), Arc::clone(&request.request));
                 if !order.contains(&key) {

@@ -1,10 +1,12 @@
 //! What a pod takes of a machine or node, with what its devices cost of it (KEP-5517).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use model::{ResourceId, ResourceVec};
+use model::ResourceVec;
 
 use crate::catalogue::OfferingId;
+use crate::plan::device_cost::{DeviceCost, Wanted};
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::packing::Packing;
@@ -15,15 +17,22 @@ use crate::snapshot::NodeId;
 pub(super) struct Footprint<'a> {
     /// All of it.
     total: Cow<'a, ResourceVec>,
-    /// What its devices cost.
-    devices: ResourceVec,
+    /// What of it its devices cost, and how that is made up.
+    devices: OfDevices,
+}
+
+/// What the devices of a copy cost of its place.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfDevices {
+    extra: ResourceVec,
+    costs: Option<Arc<[DeviceCost]>>,
 }
 
 impl<'a> Footprint<'a> {
-    fn new(requests: Cow<'a, ResourceVec>, devices: ResourceVec) -> Self {
+    pub(super) fn new(requests: Cow<'a, ResourceVec>, devices: OfDevices) -> Self {
         let mut total = requests;
-        if !devices.is_zero() {
-            total.to_mut().saturating_add_assign(&devices);
+        if !devices.extra.is_zero() {
+            total.to_mut().saturating_add_assign(&devices.extra);
         }
         Self { total, devices }
     }
@@ -40,7 +49,10 @@ impl<'a> Footprint<'a> {
         let request = DeviceRequest { spot: Spot::New(rank), class, variant, copies: 1 };
         let wants_devices = problem.classes[class].devices.is_some();
         let ways = wants_devices.then(|| packing.ways(request).so_far()).flatten();
-        let devices = ways.as_ref().and_then(|ways| ways.at(table, offering)?.1.cloned());
+        let devices = ways.as_ref().and_then(|ways| {
+            let (way, shape) = (ways.at(offering)?, table.shapes.shape_of(offering));
+            Some(OfDevices { extra: way.extra(shape).cloned().unwrap_or_default(), costs: way.costs(shape).cloned() })
+        });
         Self::new(problem.requests_alone(class, variant), devices.unwrap_or_default())
     }
 
@@ -51,17 +63,28 @@ impl<'a> Footprint<'a> {
             DeviceRequest { spot: Spot::Node(node), class, variant: problem.variant_on(class, node), copies: 1 };
         let wants_devices = problem.classes[class].devices.is_some();
         let ways = wants_devices.then(|| packing.ways(request).so_far()).flatten();
-        let devices = ways.and_then(|ways| ways.ways.first().map(|way| way.extra_on_node()));
+        let devices = ways.and_then(|ways| {
+            let way = ways.ways.first()?;
+            Some(OfDevices { extra: way.extra_on_node(), costs: way.costs(None).cloned() })
+        });
         Self::new(packing.requests_on(node, class), devices.unwrap_or_default())
+    }
+
+    /// What devices cost of it.
+    pub(super) fn into_devices(self) -> OfDevices {
+        self.devices
     }
 
     pub(super) fn fits_in(&self, there: &ResourceVec) -> bool {
         self.total.fits_in(there)
     }
 
-    /// Resources of which it takes more than is there: all of it, and what devices cost.
-    pub(super) fn exceeding<'s>(&'s self, there: &'s ResourceVec) -> impl Iterator<Item = (ResourceId, i64, i64)> + 's {
-        let amounts = |resource| (resource, self.total.get(resource), self.devices.get(resource));
-        self.total.exceeding(there).map(amounts)
+    /// Resources of which it takes more than is there, and how much it takes.
+    pub(super) fn exceeding<'s>(&'s self, there: &'s ResourceVec) -> impl Iterator<Item = Wanted> + 's {
+        self.total.exceeding(there).map(|resource| Wanted {
+            resource,
+            amount: self.total.get(resource),
+            costs: self.devices.costs.clone().filter(|_| self.devices.extra.get(resource) > 0),
+        })
     }
 }

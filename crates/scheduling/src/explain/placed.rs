@@ -5,15 +5,18 @@
 //! one pod waits. Every place that would have come first (other nodes, other machines of the plan, cheaper offerings)
 //! counts at the first rule it fails, in the order taints, labels, resources, rules between pods, limits. Costs a walk
 //! over nodes and offerings for each pod asked about. Of devices it is known which machines never have those that the
-//! pod claims; they are not allocated once more, and a place that only they could exclude is told as such.
+//! pod claims, and what they cost of the others; they are not allocated once more, and a place that only they could
+//! exclude is told as such.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{IdSet, IdVec, Interner, NodeClaimName, Pod, ResourceVec};
+use model::{IdSet, IdVec, Interner, NodeClaimName, Pod, ResourceVec, collections::FastMap};
 
 use crate::catalogue::OfferingId;
+use crate::explain::costs::{Footprint, OfDevices};
 use crate::explain::{closing, with_devices};
+use crate::plan::device_cost::PodDeviceCosts;
 use crate::plan::placement::{Decision, Fall, Passed, Placement};
 use crate::plan::{Machine, MachineId, Plan, with_virtual_pods};
 use crate::simulation::compile::attachments;
@@ -22,6 +25,7 @@ use crate::simulation::compile::pools::{Alternative, PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::compile::request::Request;
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::devices::{DeviceRequest, Spot};
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::packing::state::Charging;
 use crate::simulation::topology::Involvement;
@@ -43,7 +47,8 @@ pub fn why_placed(snapshot: &Snapshot, plan: &Plan, pod: PodId) -> Option<Placem
     let packing = Packing::new(&problem, &run, Charging::Least);
     let class = problem.classes.ids().next()?;
     let wants_devices = snapshot.pods.try_get(pod)?.devices.is_some();
-    let giving = if wants_devices { giving(snapshot, pod) } else { BTreeMap::new() };
+    let mut giving = if wants_devices { Giving::new(snapshot, pod) } else { Giving::default() };
+    giving.add_machines(plan, &after);
     let mut asking = Asking { packing, class, wants_devices, giving };
     let here = after.node_of(target)?;
     let (mut nodes, mut machines) = (Passed::default(), Passed::default());
@@ -82,23 +87,57 @@ pub fn why_placed(snapshot: &Snapshot, plan: &Plan, pod: PodId) -> Option<Placem
     Some(Placement { decided_by, nodes, machines, offerings })
 }
 
-/// For each NodePool the offerings whose machines give the pod its devices, as long as nothing else is planned. Nothing
-/// if machines bring devices for others: there it takes the plan to know.
-fn giving(snapshot: &Snapshot, pod: PodId) -> BTreeMap<PoolId, IdSet<OfferingId>> {
-    let request = Request::of(snapshot);
-    let problem = Problem::new(&request);
-    let run = PlanRun::new(&problem);
-    let packing = Packing::new(&problem, &run, Charging::Least);
-    let Some(of_snapshot) = &snapshot.devices else { return BTreeMap::new() };
-    let of_pod = problem.classes.iter_enumerated().find(|(_, class)| class.members.contains(&pod));
-    let Some((class, _)) = of_pod else { return BTreeMap::new() };
-    let brings = |table: &PoolTable<'_>| table.shapes.iter().any(|shape| of_snapshot.inventory.brings_pools(shape));
-    if problem.pools.iter().any(brings) {
-        return BTreeMap::new();
+/// What gives the pod its devices as long as nothing else is planned, and what they cost there. Empty if machines bring
+/// devices for others: there it takes the plan to know.
+#[derive(Default)]
+struct Giving {
+    pools: BTreeMap<PoolId, IdSet<OfferingId>>,
+    offerings: FastMap<(PoolId, OfferingId), OfDevices>,
+    /// `None` for a node that does not give them.
+    nodes: FastMap<NodeId, Option<OfDevices>>,
+}
+
+impl Giving {
+    fn new(snapshot: &Snapshot, pod: PodId) -> Self {
+        let request = Request::of(snapshot);
+        let problem = Problem::new(&request);
+        let run = PlanRun::new(&problem);
+        let packing = Packing::new(&problem, &run, Charging::Least);
+        let mut giving = Self::default();
+        let Some(of_snapshot) = &snapshot.devices else { return giving };
+        let of_pod = problem.classes.iter_enumerated().find(|(_, class)| class.members.contains(&pod));
+        let Some((class, _)) = of_pod else { return giving };
+        let brings = |table: &PoolTable<'_>| table.shapes.iter().any(|shape| of_snapshot.inventory.brings_pools(shape));
+        if problem.pools.iter().any(brings) {
+            return giving;
+        }
+        for (rank, table) in problem.pools.iter_enumerated() {
+            let Some(offerings) = with_devices(&packing, rank, table, class) else { continue };
+            let devices = |offering| Footprint::on_machine(&packing, (rank, table), class, offering).into_devices();
+            giving.offerings.extend(offerings.iter().map(|offering| ((table.id, offering), devices(offering))));
+            giving.pools.insert(table.id, offerings);
+        }
+        for &node in &problem.node_order {
+            let variant = problem.variant_on(class, node);
+            let request = DeviceRequest { spot: Spot::Node(node), class, variant, copies: 1 };
+            let Some(ways) = packing.ways(request).so_far() else { continue };
+            if ways.most() > 0 {
+                giving.nodes.insert(node, Some(Footprint::on_node(&packing, class, node).into_devices()));
+            } else if ways.is_decided() {
+                giving.nodes.insert(node, None);
+            }
+        }
+        giving
     }
-    let of_table =
-        |(rank, table): (PoolRank, &PoolTable<'_>)| Some((table.id, with_devices(&packing, rank, table, class)?));
-    problem.pools.iter_enumerated().filter_map(of_table).collect()
+
+    /// Machines of the plan give what their launch offerings do.
+    fn add_machines(&mut self, plan: &Plan, after: &After) {
+        for (machine, &node) in plan.machines.iter().zip(after.of_machines.iter()) {
+            if let Some(devices) = self.offerings.get(&(machine.node_pool, machine.launch.offering)) {
+                self.nodes.insert(node, Some(devices.clone()));
+            }
+        }
+    }
 }
 
 /// Where the plan puts the pod.
@@ -145,13 +184,25 @@ fn with_plan(snapshot: &Snapshot, plan: &Plan, asked: PodId, target: Target) -> 
         let others = pods.iter().filter(|&&pod| pod != asked).filter_map(|&pod| snapshot.pods.try_get(pod));
         others.map(|pending| Arc::clone(&pending.pod)).collect()
     };
+    // What others' devices cost is not among what their pods request.
+    let devices = |costs: &[PodDeviceCosts]| {
+        let mut total = ResourceVec::default();
+        for cost in costs.iter().filter(|of| of.pod != asked).flat_map(|of| of.costs.iter()) {
+            total.set(cost.resource, total.get(cost.resource).saturating_add(cost.amount));
+        }
+        total
+    };
     for placement in &plan.existing {
-        Arc::make_mut(&mut after.nodes[placement.node]).pods.extend(running(&placement.pods));
+        let node = Arc::make_mut(&mut after.nodes[placement.node]);
+        node.pods.extend(running(&placement.pods));
+        node.allocatable.saturating_sub_assign(&devices(&placement.device_costs));
     }
     let first_machine = model::Id::from_index(snapshot.nodes.len());
     let mut of_machines = IdVec::new();
     for (id, machine) in plan.machines.iter_enumerated() {
-        of_machines.push(after.nodes.push(Arc::new(as_node(snapshot, machine, running(&machine.pods)))));
+        let mut node = as_node(snapshot, machine, running(&machine.pods));
+        node.allocatable.saturating_sub_assign(&devices(&machine.device_costs));
+        of_machines.push(after.nodes.push(Arc::new(node)));
         if target != Target::Machine(id) {
             let capacity =
                 &snapshot.node_pools[machine.node_pool].catalogue.offerings[machine.launch.offering].capacity;
@@ -211,7 +262,7 @@ struct Asking<'p> {
     packing: Packing<'p>,
     class: ClassId,
     wants_devices: bool,
-    giving: BTreeMap<PoolId, IdSet<OfferingId>>,
+    giving: Giving,
 }
 
 impl Asking<'_> {
@@ -239,9 +290,14 @@ impl Asking<'_> {
             let [term] = pods.terms.as_slice() else { return Some(Fall::NodeAffinity) };
             return Some(label_of_node(term, node, self.names()));
         }
-        let requests = self.packing.requests_on(id, self.class);
-        if !requests.fits_in(&state.room[id]) {
-            return Some(lacking(&requests, &state.room[id], self.names()));
+        let devices = match self.giving.nodes.get(&id) {
+            Some(Some(devices)) => devices.clone(),
+            Some(None) if self.wants_devices => return Some(Fall::Devices),
+            Some(None) | None => OfDevices::default(),
+        };
+        let footprint = Footprint::new(self.packing.requests_on(id, self.class), devices);
+        if !footprint.fits_in(&state.room[id]) {
+            return Some(lacking(&footprint, &state.room[id], self.names()));
         }
         if self.packing.copies_on_node(id, self.class, 1).so_far() == 0 {
             let mut rules = Vec::new();
@@ -301,9 +357,10 @@ impl Asking<'_> {
             Some(Some(_)) if conflicts.all(|conflict| conflict.is_some()) => return Some(Fall::NodeAffinity),
             Some(_) => {}
         }
-        let requests = problem.requests_alone(self.class, 0);
-        if !requests.fits_in(table.net(id)) {
-            return Some(lacking(&requests, table.net(id), names));
+        let devices = self.giving.offerings.get(&(table.id, id)).cloned().unwrap_or_default();
+        let footprint = Footprint::new(problem.requests_alone(self.class, 0), devices);
+        if !footprint.fits_in(table.net(id)) {
+            return Some(lacking(&footprint, table.net(id), names));
         }
         let ways: Vec<Alternative> =
             table.by_class[self.class].iter().filter(|it| it.offerings.contains(id)).cloned().collect();
@@ -314,7 +371,7 @@ impl Asking<'_> {
         let way =
             if with_others { way.clone() } else { Alternative { offerings: Arc::new(only.clone()), ..way.clone() } };
         if self.packing.copies_in_new_bin(rank, self.class, &way, 1).so_far() == 1 {
-            let is_without = self.giving.get(&table.id).is_some_and(|giving| !giving.contains(id));
+            let is_without = self.giving.pools.get(&table.id).is_some_and(|giving| !giving.contains(id));
             return is_without.then_some(Fall::Devices);
         }
         if with_others {
@@ -348,10 +405,10 @@ fn label_of_node(term: &Term, node: &Node, names: &Interner) -> Fall {
 }
 
 /// The first resource, by name, that is missing.
-fn lacking(wanted: &ResourceVec, there: &ResourceVec, names: &Interner) -> Fall {
-    let first = wanted.exceeding(there).min_by_key(|resource| names.resource_name(*resource));
+fn lacking(footprint: &Footprint<'_>, there: &ResourceVec, names: &Interner) -> Fall {
+    let first = footprint.exceeding(there).min_by_key(|wanted| names.resource_name(wanted.resource));
     match first {
-        Some(resource) => Fall::Resource { resource, wanted: wanted.get(resource), most: there.get(resource) },
+        Some(wanted) => Fall::Resource { most: there.get(wanted.resource), wanted },
         None => Fall::NodePool,
     }
 }

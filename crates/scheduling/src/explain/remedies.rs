@@ -12,7 +12,7 @@
 //!
 //! Devices of machines that a NodePool does not allow are not known, so these are left out for classes with claims.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use model::{
     Budget, IdSet, Interner, KeyId, ResourceVec, Taint, ValueId, ValueSet,
@@ -26,6 +26,7 @@ use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::daemons;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::packing::Packing;
+use crate::simulation::packing::devices::DeviceState;
 use crate::snapshot::Limit;
 use crate::snapshot::affinity;
 use crate::snapshot::affinity::{Term, accepts_unknown};
@@ -56,11 +57,19 @@ pub(crate) struct Survey {
     budget: Budget,
     /// What offerings that their pool does not allow would hold beside daemons if it did.
     if_allowed: FastMap<(PoolRank, OfferingId), ResourceVec>,
+    brought: OnceCell<Option<DeviceState>>,
+}
+
+impl Survey {
+    /// The devices of the finished plan with all that its machines bring for others; worked out once.
+    pub(super) fn brought(&self, packing: &Packing<'_>) -> Option<&DeviceState> {
+        self.brought.get_or_init(|| packing.with_all_that_is_brought()).as_ref()
+    }
 }
 
 impl Default for Survey {
     fn default() -> Self {
-        Self { budget: Budget::new(REMEDY_STEPS), if_allowed: FastMap::default() }
+        Self { budget: Budget::new(REMEDY_STEPS), if_allowed: FastMap::default(), brought: OnceCell::new() }
     }
 }
 

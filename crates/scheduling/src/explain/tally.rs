@@ -1,6 +1,6 @@
 //! What was in the way of many candidates, to tell the nearest of it.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use model::{Interner, ResourceVec};
 
@@ -35,27 +35,37 @@ pub(super) struct Shortages {
 }
 
 impl Shortages {
-    pub(super) fn add(&mut self, wanted: &Footprint<'_>, there: &ResourceVec) {
-        for (resource, wanted, for_devices) in wanted.exceeding(there) {
-            let most = there.get(resource).max(0);
-            match self.met.iter_mut().find(|(other, _)| other.resource == resource) {
+    /// Counts a candidate that has so much left, of so much in all where it is a node. Devices may cost different
+    /// amounts on different machines, and what is wanted of one is not held against what another has.
+    pub(super) fn add(&mut self, wanted: &Footprint<'_>, there: &ResourceVec, of: Option<&ResourceVec>) {
+        for wanted in wanted.exceeding(there) {
+            let most = there.get(wanted.resource).max(0);
+            let of = of.map(|of| of.get(wanted.resource));
+            match self.met.iter_mut().find(|(other, _)| other.wanted == wanted) {
                 Some((known, count)) => {
-                    // Devices may cost different amounts on different machines.
-                    if wanted < known.wanted {
-                        (known.wanted, known.for_devices) = (wanted, for_devices);
+                    if most > known.most {
+                        (known.most, known.of) = (most, of);
                     }
-                    known.most = known.most.max(most);
                     *count += 1;
                 }
-                None => self.met.push((Shortage { resource, wanted, for_devices, most }, 1)),
+                None => self.met.push((Shortage { wanted, most, of }, 1)),
             }
         }
     }
 
-    /// The resource that most candidates lack; the first by name of several.
+    /// Of the resource that most candidates lack, the first by name of several, the smallest; one with what devices
+    /// cost before one of machines that would not give them.
     pub(super) fn nearest(&self, names: &Interner) -> Option<Shortage> {
-        let mut met: Vec<_> = self.met.iter().collect();
-        met.sort_by_key(|(shortage, count)| (std::cmp::Reverse(*count), names.resource_name(shortage.resource)));
-        met.first().map(|(shortage, _)| *shortage)
+        let lacking = |resource| {
+            let of_resource = self.met.iter().filter(|(shortage, _)| shortage.wanted.resource == resource);
+            of_resource.map(|(_, count)| *count).sum::<usize>()
+        };
+        let nearest = self.met.iter().min_by_key(|(shortage, _)| {
+            let Shortage { wanted, most, .. } = shortage;
+            let missing = wanted.amount.saturating_sub(*most);
+            let name = names.resource_name(wanted.resource);
+            (Reverse(lacking(wanted.resource)), name, wanted.costs.is_none(), missing)
+        });
+        nearest.map(|(shortage, _)| shortage.clone())
     }
 }

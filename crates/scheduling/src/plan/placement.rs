@@ -1,8 +1,9 @@
 //! Why a pod is where a plan puts it, as data: which rule decided, and at which rule every other place fell that would
 //! have come first. Sentences are made only when somebody reads them ([`Placement::messages`]).
 
-use model::{Interner, KeyId, Requirement, ResourceId, Taint, ValueSet, quantity::Rounding};
+use model::{Interner, KeyId, Requirement, Taint, ValueSet, quantity::Rounding};
 
+use crate::plan::device_cost::Wanted;
 use crate::plan::reason::amount;
 use crate::snapshot::{Excluded, Limit};
 
@@ -76,11 +77,9 @@ pub enum Fall {
     NodeAffinity,
     /// Too little of a resource.
     Resource {
-        /// Which resource.
-        resource: ResourceId,
-        /// Asked for, daemons left out.
-        wanted: i64,
-        /// The most that one of these places has.
+        /// What the pod takes, its devices included; daemons left out.
+        wanted: Wanted,
+        /// The most that one of these places has, in the resource's unit.
         most: i64,
     },
     /// Its machines never have the devices that the pod claims.
@@ -96,14 +95,12 @@ pub enum Fall {
 }
 
 impl Passed {
-    /// Counts a place that fell; one resource counts once, with the most that any place has.
+    /// Counts a place that fell; what is wanted of a resource counts once, with the most that any place has.
     pub(crate) fn add(&mut self, fall: Fall) {
         self.of += 1;
         for (known, count) in &mut self.fell {
             match (&mut *known, &fall) {
-                (Fall::Resource { resource, most, .. }, Fall::Resource { resource: other, most: more, .. })
-                    if resource == other =>
-                {
+                (Fall::Resource { wanted, most }, Fall::Resource { wanted: other, most: more }) if wanted == other => {
                     *most = (*most).max(*more);
                 }
                 (known, fall) if known == fall => {}
@@ -168,11 +165,10 @@ impl Fall {
                 format!("excluded by {}", Requirement::new(*key, wanted.clone()).display(names))
             }
             Self::NodeAffinity => "excluded by its node affinity or volumes".to_owned(),
-            Self::Resource { resource, wanted, most } => format!(
-                "without enough room ({} {} wanted, the most is {})",
-                names.resource_name(*resource),
-                amount(*resource, *wanted, Rounding::Up, names),
-                amount(*resource, (*most).max(0), Rounding::Down, names)
+            Self::Resource { wanted, most } => format!(
+                "without enough room ({}, the most is {})",
+                wanted.missing(names),
+                amount(wanted.resource, (*most).max(0), Rounding::Down, names)
             ),
             Self::Devices => "without the devices it claims".to_owned(),
             Self::PodRule(rule) => format!("excluded by {rule}"),

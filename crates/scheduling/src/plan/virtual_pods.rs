@@ -87,7 +87,7 @@ fn add_to_node(plan: &mut Plan, node: NodeId, pods: Vec<PodId>, snapshot: &Snaps
     match plan.existing.iter_mut().find(|placement| placement.node == node) {
         Some(placement) => placement.pods.extend(pods),
         None => {
-            plan.existing.push(ExistingPlacement { node, pods, drivers: Vec::new() });
+            plan.existing.push(ExistingPlacement { node, pods, drivers: Vec::new(), device_costs: Vec::new() });
             let name = |node: NodeId| snapshot.nodes.try_get(node).map(|node| node.display_name());
             plan.existing.sort_by_key(|placement| name(placement.node));
         }

@@ -5,6 +5,7 @@ use crate::explain::remedies;
 use crate::plan::action::Action;
 use crate::plan::reason::{Note, NoteKind, Reason};
 use crate::plan::{ExistingPlacement, Machine, MachineId, Plan, Refusal, Verdict};
+use crate::provisioning::device_costs::DeviceCosts;
 use crate::provisioning::launch;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
@@ -48,7 +49,8 @@ pub(crate) fn assemble(
         }
         dealt.put(assignment.target, pods);
     }
-    let launch::Launched { machines, deferred } = launch::machines(&packing, &dealt.on_bins);
+    let device_costs = DeviceCosts::new(problem);
+    let launch::Launched { machines, deferred } = launch::machines(&packing, &dealt.on_bins, &device_costs);
     let machines: IdVec<MachineId, Machine> = machines.into();
     let mut refusals = Vec::new();
     // The bound is of what has a place.
@@ -91,7 +93,7 @@ pub(crate) fn assemble(
         node_costs: node_costs(machines.len(), problem.snapshot.options.node_price),
         price: machines.iter().fold(PriceNanoUsdPerHour(0), |sum, machine| sum.saturating_add(machine.launch.price)),
         machines,
-        existing: dealt.existing(problem, packing.state.devices.as_ref()),
+        existing: dealt.existing(problem, packing.state.devices.as_ref(), &device_costs),
         later,
         refusals,
         notes: notes(problem, |_, _| false),
@@ -146,7 +148,12 @@ impl Dealt {
         }
     }
 
-    fn existing(self, problem: &Problem<'_>, devices: Option<&DeviceState>) -> Vec<ExistingPlacement> {
+    fn existing(
+        self,
+        problem: &Problem<'_>,
+        devices: Option<&DeviceState>,
+        device_costs: &DeviceCosts,
+    ) -> Vec<ExistingPlacement> {
         let nodes = &problem.snapshot.nodes;
         let mut existing: Vec<ExistingPlacement> = nodes
             .ids()
@@ -155,7 +162,9 @@ impl Dealt {
             .map(|(node, mut pods)| {
                 pods.sort_by_key(|&pod| &problem.snapshot.pods[pod].pod.name);
                 let drivers = devices.into_iter().flat_map(|devices| devices.drivers_awaited_on(node));
-                ExistingPlacement { node, pods, drivers: drivers.cloned().collect() }
+                let costs = devices.into_iter().flat_map(|devices| devices.costs_on(node));
+                let device_costs = device_costs.dealt(&pods, costs);
+                ExistingPlacement { node, pods, drivers: drivers.cloned().collect(), device_costs }
             })
             .collect();
         existing.sort_by_key(|placement| nodes[placement.node].display_name());

@@ -13,6 +13,7 @@ use model::{
     collections::FastMap,
 };
 
+use crate::provisioning::device_costs::DeviceCosts;
 use crate::simulation::compile::catalogue_index::Lookups;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::limits::Amounts;
@@ -37,7 +38,7 @@ pub(crate) struct Launched {
 }
 
 /// Turns the open machines into NodeClaims, pool by pool in order of preference. `pods[i]` are the pods of bin `i`.
-pub(crate) fn machines(packing: &Packing<'_>, pods: &[Vec<PodId>]) -> Launched {
+pub(crate) fn machines(packing: &Packing<'_>, pods: &[Vec<PodId>], device_costs: &DeviceCosts) -> Launched {
     let (problem, state) = (packing.problem, &packing.state);
     let mut machines = Vec::with_capacity(state.bins.len());
     let mut deferred = Vec::new();
@@ -58,11 +59,35 @@ pub(crate) fn machines(packing: &Packing<'_>, pods: &[Vec<PodId>]) -> Launched {
                 reserve_or_leave(table, &mut offerings);
             }
             let settled = Settled::new(problem, table, bin, offerings, &mut known);
-            machines.push(settled.machine(problem, index_in_pool, bin, pods, &mut known));
+            let mut machine = settled.machine(problem, index_in_pool, bin, pods, &mut known);
+            add_device_costs(packing, table, bin, &settled.offerings, device_costs, &mut machine);
+            machines.push(machine);
             index_in_pool += 1;
         }
     }
     Launched { machines, deferred }
+}
+
+/// Adds what the pods' devices cost of the machine: to the requests the least of any shape that it may have.
+fn add_device_costs(
+    packing: &Packing<'_>,
+    table: &PoolTable<'_>,
+    bin: &Bin,
+    offerings: &IdSet<OfferingId>,
+    device_costs: &DeviceCosts,
+    machine: &mut Machine,
+) {
+    let (Some(devices), Some(held)) = (&packing.state.devices, &bin.devices) else { return };
+    let shapes = table.shapes.shapes(offerings);
+    let mut extra = shapes.iter().map(|shape| held.extra(shape).cloned().unwrap_or_default());
+    let Some(first) = extra.next() else { return };
+    let least = extra.fold(first, |mut least, extra| {
+        least.min_assign(&extra);
+        least
+    });
+    machine.requests.saturating_add_assign(&least);
+    let costs = devices.costs_in(bin, table.shapes.shape_of(machine.launch.offering));
+    machine.device_costs = device_costs.dealt(&machine.pods, costs);
 }
 
 /// Lets the claim be either for reservations or for none, whichever its cheapest offering is: only then does the launch
@@ -566,6 +591,7 @@ impl<'t, 's> Settled<'t, 's> {
                 .and_then(|devices| devices.planned(self.table.shapes.shape_of(cheapest)))
                 .map(|drivers| drivers.iter().map(|(driver, count)| (Arc::clone(driver), *count)).collect())
                 .unwrap_or_default(),
+            device_costs: Vec::new(),
             min_values_relaxed: !types.relaxed.is_empty(),
             choice: Choice { offerings: types.offerings, next_best },
         }

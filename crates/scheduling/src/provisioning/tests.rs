@@ -235,7 +235,7 @@ fn the_more_important_pod_gets_contended_room() {
         &f,
         expect![[r#"
             node old: [small]
-            refused big (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 2 wanted, the most free is 1); there is no NodePool
+            refused big (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 2 wanted, the most free is 1 of 2); there is no NodePool
         "#]],
     );
 }

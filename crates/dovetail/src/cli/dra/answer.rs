@@ -13,7 +13,9 @@ use model::{Budget, IdSet, NamespacedName};
 
 use super::api_form;
 use super::objects::Objects;
-use super::report::{ClaimAnswer, ClaimState, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report, SCHEMA_VERSION};
+use super::report::{
+    ClaimAnswer, ClaimState, CostOfClaim, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report, SCHEMA_VERSION,
+};
 
 impl Report {
     /// Asks for every pod in its order; `each_alone`: as if no other were pending. The budget is in steps for each pod
@@ -378,7 +380,18 @@ impl<'a> Run<'a> {
             }
         }
         let node_resources = fit.demand.0.iter().map(|(name, nano)| (Arc::clone(name), amount(*nano))).collect();
-        Outcome::Allocated { node: fit.node.to_string(), score: fit.score, claims, node_resources }
+        let costs = fit.alternative.shares(None).into_iter().filter_map(|share| {
+            let claim = fit.asks.get(share.place)?.name.clone();
+            Some(share.of_pod.into_iter().map(move |(resource, cost)| CostOfClaim {
+                claim: claim.clone(),
+                resource,
+                devices: cost.devices,
+                amount: amount(cost.amount),
+                each: cost.each.map(amount),
+            }))
+        });
+        let costs_of_claims = costs.flatten().collect();
+        Outcome::Allocated { node: fit.node.to_string(), score: fit.score, claims, node_resources, costs_of_claims }
     }
 }
 

@@ -49,6 +49,9 @@ pub(super) enum Outcome {
         /// What the devices cost of the node's own resources.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         node_resources: BTreeMap<Arc<str>, String>,
+        /// The same claim after claim.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        costs_of_claims: Vec<CostOfClaim>,
     },
     /// No node gives it its devices.
     Refused { nodes: Vec<NodeRefusal> },
@@ -56,6 +59,19 @@ pub(super) enum Outcome {
     Undecided { nodes: Vec<String>, steps: u64, refused: Vec<NodeRefusal> },
     /// It cannot be scheduled at all.
     Invalid { reason: String },
+}
+
+/// What a claim's devices cost of one of the node's own resources.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CostOfClaim {
+    pub(super) claim: String,
+    pub(super) resource: Arc<str>,
+    pub(super) devices: usize,
+    pub(super) amount: String,
+    /// What each of the devices costs, where all cost the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) each: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

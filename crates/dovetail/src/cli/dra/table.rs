@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use dra_sched::explain::{Explanation, FallExplanation, RequestExplanation};
+use dra_sched::told_devices;
 
-use super::report::{ClaimAnswer, ClaimState, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report};
+use super::report::{ClaimAnswer, ClaimState, CostOfClaim, DeviceAnswer, NodeRefusal, Outcome, PodAnswer, Report};
 use crate::cli::report::plural;
 
 /// Nodes named in a line before the rest are counted.
@@ -50,7 +51,7 @@ fn finished(table: &Table) -> String {
 
 /// A line for each request; what was said in the line before is not said again.
 fn rows(table: &mut Table, pod: &PodAnswer) {
-    let Outcome::Allocated { node, claims, node_resources, .. } = &pod.outcome else { return };
+    let Outcome::Allocated { node, claims, node_resources, costs_of_claims, .. } = &pod.outcome else { return };
     let name = match &pod.evicted_by {
         Some(_) => format!("{} (evicted)", pod.pod),
         None => pod.pod.clone(),
@@ -70,8 +71,14 @@ fn rows(table: &mut Table, pod: &PodAnswer) {
         }
     }
     if !node_resources.is_empty() {
-        let costs: Vec<String> = node_resources.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
-        table.add_row(["", "", "", "", &format!("cost the node {}", costs.join(", "))]);
+        let costs = node_resources.iter().map(|(name, amount)| {
+            let of_claims = costs_of_claims.iter().filter(|cost| cost.resource == *name).map(|cost| {
+                let CostOfClaim { claim, devices, amount, each, .. } = cost;
+                format!("{amount} for {claim}, {}", told_devices(*devices, each.clone()))
+            });
+            format!("{amount} {name} ({})", of_claims.collect::<Vec<String>>().join("; "))
+        });
+        table.add_row(["", "", "", "", &format!("cost the node {}", costs.collect::<Vec<String>>().join(", "))]);
     }
 }
 

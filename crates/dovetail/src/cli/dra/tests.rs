@@ -368,17 +368,17 @@ fn what_devices_cost_of_the_node_is_told_and_refused_where_it_is_too_much() {
         &pods,
         &Options { node: Some("n1"), compat: on, ..options() },
         &expect![[r#"
-        Devices
-          POD         NODE   CLAIM   REQUEST   DEVICES
-          default/a   n1     dev     cpu       cpu.example.com/cpus/core-0
-                                               cost the node 5 cpu
+            Devices
+              POD         NODE   CLAIM   REQUEST   DEVICES
+              default/a   n1     dev     cpu       cpu.example.com/cpus/core-0
+                                                   cost the node 5 cpu (5 for dev, 1 device)
 
-        No devices
-          default/b
-            n1: with what the devices cost the pod takes 5 cpu, and 3 are free
+            No devices
+              default/b
+                n1: with what the devices cost the pod takes 5 cpu, and 3 are free
 
-        2 pods: 1 with their devices, 1 without
-    "#]],
+            2 pods: 1 with their devices, 1 without
+        "#]],
     );
 }
 

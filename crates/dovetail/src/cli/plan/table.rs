@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use model::{PriceNanoUsdPerHour, Quantity, quantity::Rounding};
 
-use crate::cli::report::{DecidedBy, NodeClaim, Placement, Reason, Report, plural};
+use crate::cli::report::{DecidedBy, NodeClaim, Placement, PodDeviceCosts, Reason, Report, plural};
 
 /// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,13 +134,7 @@ fn every_machine(claims: &[NodeClaim]) -> String {
     );
     let mut table = table(&headings);
     for claim in claims {
-        let used = |resource: &str| {
-            let of = |amounts: &BTreeMap<String, String>, rounding: Rounding| {
-                let amount = amounts.get(resource).map_or("0", |amount| amount);
-                Quantity::parse(amount).map_or_else(|_| amount.to_owned(), |quantity| quantity.readable(rounding))
-            };
-            format!("{} of {}", of(&claim.requests, Rounding::Up), of(&claim.allocatable, Rounding::Down))
-        };
+        let used = |resource: &str| used(resource, &claim.requests, &claim.allocatable);
         let next_best = claim.next_best.as_ref().map(|(name, price)| format!("{name} {}", short(*price)));
         let mut row = vec![
             Cell::new(&claim.name),
@@ -159,19 +153,53 @@ fn every_machine(claims: &[NodeClaim]) -> String {
         }
         table.add_row(row);
     }
-    finished(&table)
+    finished(&table) + &device_costs(claims.iter().flat_map(|claim| &claim.device_costs))
+}
+
+/// `17 of 31.9`.
+fn used(resource: &str, requests: &BTreeMap<String, String>, allocatable: &BTreeMap<String, String>) -> String {
+    let of = |amounts: &BTreeMap<String, String>, rounding: Rounding| {
+        let amount = amounts.get(resource).map_or("0", |amount| amount);
+        Quantity::parse(amount).map_or_else(|_| amount.to_owned(), |quantity| quantity.readable(rounding))
+    };
+    format!("{} of {}", of(requests, Rounding::Up), of(allocatable, Rounding::Down))
+}
+
+/// A line for each pod and resource of which its devices cost some; pods that are told alike together.
+fn device_costs<'c>(costs: impl Iterator<Item = &'c PodDeviceCosts>) -> String {
+    let mut by_text: Vec<(&[String], Vec<&str>)> = Vec::new();
+    for of_pod in costs {
+        match by_text.iter_mut().find(|(told, _)| *told == of_pod.told) {
+            Some((_, pods)) => pods.push(&of_pod.pod),
+            None => by_text.push((&of_pod.told, vec![&of_pod.pod])),
+        }
+    }
+    let lines = by_text.iter().map(|(told, pods)| {
+        let each = if pods.len() == 1 { "takes" } else { "take each" };
+        format!("  {} {each} {}\n", listed(pods, Detail::Everything), told.join(", "))
+    });
+    lines.collect()
 }
 
 fn existing(report: &Report, detail: Detail) -> String {
-    let mut table = table(&["NAME", "PODS"]);
-    for node in &report.existing_nodes {
-        let pods = match detail {
-            Detail::Grouped => right(node.pods.len()),
-            Detail::Everything => Cell::new(node.pods.join(" ")),
-        };
-        table.add_row([Cell::new(&node.name), pods]);
+    let nodes = &report.existing_nodes;
+    match detail {
+        Detail::Grouped => {
+            let mut table = table(&["NAME", "PODS"]);
+            for node in nodes {
+                table.add_row([Cell::new(&node.name), right(node.pods.len())]);
+            }
+            finished(&table)
+        }
+        Detail::Everything => {
+            let mut table = table(&["NAME", "CPU", "MEMORY", "PODS"]);
+            for node in nodes {
+                let used = |resource: &str| right(used(resource, &node.requests, &node.allocatable));
+                table.add_row([Cell::new(&node.name), used("cpu"), used("memory"), Cell::new(node.pods.join(" "))]);
+            }
+            finished(&table) + &device_costs(nodes.iter().flat_map(|node| &node.device_costs))
+        }
     }
-    finished(&table)
 }
 
 /// Buffers with where the room for their virtual pods is, and why some has none.

@@ -205,8 +205,15 @@ fn a_claim_costs_each_of_its_containers_what_it_hands_out_and_costs_once() {
     };
     assert_eq!(alternative.demand(None), nano(&[("cpu", 8), ("memory", 26)]));
     let of_container = nano(&[("cpu", 4), ("memory", 13)]);
-    let share = |place| crate::ClaimShare { place, of_container: of_container.clone() };
-    assert_eq!(alternative.shares(None), [share(0), share(1)]);
+    let one = |units: i128| {
+        let amount = units * 1_000_000_000;
+        crate::CostOfDevices { devices: 1, amount, each: Some(amount) }
+    };
+    let share = |place, memory| {
+        let of_pod = [(Arc::from("cpu"), one(4)), (Arc::from("memory"), one(memory))].into();
+        crate::ClaimShare { place, of_pod, of_container: of_container.clone() }
+    };
+    assert_eq!(alternative.shares(None), [share(0, 10), share(1, 16)]);
 }
 
 #[test]

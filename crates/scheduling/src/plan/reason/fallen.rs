@@ -2,9 +2,10 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use model::{Interner, KeyId, NodePoolName, ResourceId, ValueId, ValueSet, pod::HostPort, quantity::Rounding};
+use model::{Interner, KeyId, NodePoolName, ValueId, ValueSet, pod::HostPort, quantity::Rounding};
 
 use super::{amount, expression};
+use crate::plan::device_cost::Wanted;
 use crate::tuning::TOLD_TROUBLES;
 
 /// How the offerings of a pool fell, rule after rule; each offering counts at the first rule it fails.
@@ -39,16 +40,14 @@ pub struct NoInstanceType {
 }
 
 /// The smallest shortage of one resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
-    /// Which resource.
-    pub resource: ResourceId,
-    /// Asked for, in the resource's unit, with what devices cost.
-    pub wanted: i64,
-    /// What devices that the pod claims cost of it (KEP-5517).
-    pub for_devices: i64,
-    /// The most that any otherwise fitting type or node has.
+    /// What the pod takes, its devices included.
+    pub wanted: Wanted,
+    /// The most that any otherwise fitting type or node has, in the resource's unit.
     pub most: i64,
+    /// What the node with the most allows pods in all; `None` of types.
+    pub of: Option<i64>,
 }
 
 /// How the existing nodes fell; each counts at the first rule it fails.
@@ -120,23 +119,23 @@ impl NoInstanceType {
 }
 
 impl Shortage {
+    /// An amount that is there.
+    fn there(&self, value: i64, names: &Interner) -> String {
+        amount(self.wanted.resource, value, Rounding::Down, names)
+    }
+
     pub(super) fn message(&self, names: &Interner) -> String {
-        let wanted = self.wanted(names);
+        let wanted = self.wanted.missing(names);
         if self.most == 0 {
             return format!("{wanted}, none has any");
         }
-        format!("{wanted}, the largest has {} beside daemons", amount(self.resource, self.most, Rounding::Down, names))
+        format!("{wanted}, the largest has {} beside daemons", self.there(self.most, names))
     }
 
-    /// As `cpu 17 wanted = 1 requested + 16 for its devices`.
-    fn wanted(&self, names: &Interner) -> String {
-        let amount = |value| amount(self.resource, value, Rounding::Up, names);
-        let mut text = format!("{} {} wanted", names.resource_name(self.resource), amount(self.wanted));
-        if self.for_devices > 0 {
-            let requested = amount(self.wanted.saturating_sub(self.for_devices));
-            let _ = write!(text, " = {requested} requested + {} for its devices", amount(self.for_devices));
-        }
-        text
+    /// As `cpu 17 wanted, the most free is 9 of 15.9`.
+    fn on_nodes(&self, names: &Interner) -> String {
+        let of = self.of.map(|of| format!(" of {}", self.there(of, names))).unwrap_or_default();
+        format!("{}, the most free is {}{of}", self.wanted.missing(names), self.there(self.most, names))
     }
 }
 
@@ -172,8 +171,7 @@ impl ExistingNodes {
         if self.by_resources > 0 {
             let mut part = format!("{} {} too little room", self.by_resources, has(self.by_resources));
             if let Some(shortage) = &self.nearest {
-                let most = amount(shortage.resource, shortage.most, Rounding::Down, names);
-                let _ = write!(part, " ({}, the most free is {most})", shortage.wanted(names));
+                let _ = write!(part, " ({})", shortage.on_nodes(names));
             }
             parts.push(part);
         }

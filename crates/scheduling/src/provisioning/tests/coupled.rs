@@ -96,7 +96,7 @@ fn a_spread_that_is_the_clusters_default_is_kept_like_any_and_refusals_say_whose
         expect![[r#"
             machine default-0: small/a/on-demand $0.00000001/h types [small] pods [web-0]
             machine default-1: small/b/on-demand $0.000000011/h types [small] pods [web-1]
-            refused web-2 (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 1 wanted, the most free is 0); nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
+            refused web-2 (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 1 wanted, the most free is 0 of 0); nodepool/default: machines that would hold it are excluded by required topology spread over topology.kubernetes.io/zone (maxSkew 1, the cluster's default)
         "#]],
     );
 }

@@ -201,7 +201,7 @@ fn what_devices_cost_is_told_where_no_machine_and_no_node_has_room_for_it() {
     check(
         &f,
         expect![[r#"
-            refused a (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 17 wanted = 1 requested + 16 for its devices, the most free is 15.9); nodepool/default: none of 2 instance types fits: 1 too small (cpu 17 wanted = 1 requested + 16 for its devices, the largest has 16 beside daemons), 1 without the devices it claims (claim two, request r: 0 of 0 devices are usable, 2 wanted); needs 2 of gpu.example.com (claim two, request r); 1 of 2 instance types has a template for it; 1 is too small
+            refused a (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 17 wanted = 1 requested + 16 for claim two (2 devices × 8), the most free is 15.9 of 15.9); nodepool/default: none of 2 instance types fits: 1 too small (cpu 17 wanted = 1 requested + 16 for claim two (2 devices × 8), the largest has 16 beside daemons), 1 without the devices it claims (claim two, request r: 0 of 0 devices are usable, 2 wanted); needs 2 of gpu.example.com (claim two, request r); 1 of 2 instance types has a template for it; 1 is too small
         "#]],
     );
 }

@@ -272,7 +272,7 @@ fn a_pod_that_opts_out_of_node_pools_is_left_to_other_nodes_and_put_on_them_wher
         expect![[r#"
             machine p-0: small/a/on-demand $0.00000001/h types [small] pods [zz-either]
             node other: [left]
-            refused fits (OptedOut): none of 1 existing nodes fits: 1 has too little room (cpu 800m wanted, the most free is 100m); it wants no machine of a NodePool (karpenter.sh/nodepool DoesNotExist)
+            refused fits (OptedOut): none of 1 existing nodes fits: 1 has too little room (cpu 800m wanted, the most free is 100m of 1); it wants no machine of a NodePool (karpenter.sh/nodepool DoesNotExist)
         "#]],
     );
 }

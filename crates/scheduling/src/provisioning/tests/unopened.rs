@@ -79,7 +79,7 @@ fn nothing_is_left_out_where_a_pod_has_no_place() {
         expect![[r#"
             machine default-0: small/b/on-demand $0.000000011/h types [small] pods [web-0, web-1]
             machine default-1: small/c/on-demand $0.000000012/h types [small] pods [web-2, web-3]
-            refused web-huge (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 20 wanted, the most free is 8); nodepool/default: none of 1 instance types fits: 1 too small (cpu 20 wanted, the largest has 2 beside daemons); it would fit a new machine with 18 less cpu (nodepool/default, if rules between pods let it in there)
+            refused web-huge (DoesNotFit): none of 1 existing nodes fits: 1 has too little room (cpu 20 wanted, the most free is 8 of 10); nodepool/default: none of 1 instance types fits: 1 too small (cpu 20 wanted, the largest has 2 beside daemons); it would fit a new machine with 18 less cpu (nodepool/default, if rules between pods let it in there)
         "#]],
     );
 }

@@ -15,7 +15,7 @@ use crate::simulation::topology::Topology;
 use crate::snapshot::affinity;
 use crate::{
     catalogue::OfferingId,
-    snapshot::{NodeId, NodeLabels, NodeState, Snapshot},
+    snapshot::{NodeId, NodeLabels, NodeState, PodId, Snapshot},
 };
 
 /// Everything that stays the same while packing. Nothing of it changes once it is made, so that several runs, each
@@ -122,6 +122,17 @@ impl<'s> Problem<'s> {
     /// Whether anybody may come to the node at any time: the hand-over holds only machines that are still coming up.
     pub(crate) fn is_open_node(&self, node: NodeId) -> bool {
         self.snapshot.nodes[node].state == NodeState::Initialized
+    }
+
+    /// The class of each pod that is in one.
+    pub(crate) fn class_of_pods(&self) -> IdVec<PodId, Option<ClassId>> {
+        let mut class_of = IdVec::filled(None, self.snapshot.pods.len());
+        for (class, pods) in self.classes.iter_enumerated() {
+            for &pod in &pods.members {
+                class_of[pod] = Some(class);
+            }
+        }
+        class_of
     }
 
     /// Whether copies of the class can go wherever there is room: no rule, claim or shared volume concerns it.

@@ -44,6 +44,7 @@ use self::{
 };
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
+use crate::plan::device_cost::DeviceCost;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
@@ -89,7 +90,7 @@ impl BinDevices {
     }
 
     /// What the devices cost of a machine of a shape besides what pods ask for.
-    fn extra(&self, shape: ShapeId) -> Option<&ResourceVec> {
+    pub(crate) fn extra(&self, shape: ShapeId) -> Option<&ResourceVec> {
         self.extra.iter().find(|(known, _)| *known == shape).map(|(_, extra)| extra)
     }
 
@@ -167,6 +168,9 @@ pub(crate) enum Pick {
     /// This one, with one shape only if that is given.
     Only(usize, Option<ShapeId>),
 }
+
+/// Copies of a class, how many, and what the devices of each cost of their place, where they cost anything.
+type CostOfCopies<'a> = (ClassId, u32, Option<&'a Arc<[DeviceCost]>>);
 
 /// A question: class, variant, place, version of the place.
 type Question = (ClassId, usize, Spot, u64);
@@ -419,18 +423,28 @@ impl DeviceState {
         let mut budget = Budget::new(STEPS_PER_QUESTION);
         let offer = Copies { claims, copies: 1 }.try_add(inventory, ledger, &shapes, &self.cluster, &mut budget);
         let mut all: Vec<Trouble> = Vec::new();
+        let ways = self.ways(asking, DeviceRequest { spot, class, variant, copies: 1 }).so_far();
         let is_kept_apart = offer.refused.is_empty()
             && matches!(spot, Spot::Node(_))
-            && self
-                .ways(asking, DeviceRequest { spot, class, variant, copies: 1 })
-                .so_far()
-                .is_some_and(|ways| ways.most() == 0);
+            && ways.as_ref().is_some_and(|ways| ways.most() == 0 && ways.not_covered.is_empty());
         if is_kept_apart {
             all.push(Trouble { why: KEPT_APART.into(), usable: 0, shapes: IdSet::default() });
         }
+        for (shape, why) in ways.iter().flat_map(|ways| &ways.not_covered) {
+            match all.iter_mut().find(|known| known.why == *why) {
+                Some(known) => known.shapes.extend(*shape),
+                None => {
+                    let shapes = shape.iter().copied().collect();
+                    all.push(Trouble { why: Arc::clone(why), usable: u64::MAX, shapes });
+                }
+            }
+        }
         for refused in &offer.refused {
             let explained = Explanation::of(inventory, &refused.refusal, &|_| None);
-            let why: Arc<str> = explained.message.into();
+            let why: Arc<str> = match refused.domain.0.is_empty() {
+                true => explained.message.into(),
+                false => format!("in {}: {}", refused.domain, explained.message).into(),
+            };
             match all.iter_mut().find(|known| known.why == why) {
                 Some(known) => known.shapes.extend(refused.shape),
                 None => all.push(Trouble {
@@ -445,8 +459,8 @@ impl DeviceState {
 
     /// What stops the requests of a class on a pool's machines, its types that can't be launched now included; for
     /// people.
-    pub(crate) fn steps(&self, problem: &Problem<'_>, pool: PoolRank, class: ClassId, variant: usize) -> Steps {
-        let mut steps = Steps::default();
+    pub(crate) fn steps(&self, asking: Asking<'_>, pool: PoolRank, class: ClassId, variant: usize) -> Steps {
+        let (problem, mut steps) = (asking.problem, Steps::default());
         let Some(of_problem) = &problem.devices else { return steps };
         let claims = of_problem.claims(&problem.classes[class], variant);
         if claims.is_empty() {
@@ -469,6 +483,12 @@ impl DeviceState {
             };
             let nearest = told.reduce(|a, b| if usable(&b) > usable(&a) { b } else { a });
             steps.by_shape.push((shape, nearest.unwrap_or(Err(None))));
+        }
+        let request = DeviceRequest { spot: Spot::New(pool), class, variant, copies: 1 };
+        for (shape, why) in self.ways(asking, request).so_far().iter().flat_map(|ways| &ways.not_covered) {
+            steps
+                .by_shape
+                .extend(shape.filter(|shape| is_given(*shape)).map(|shape| (shape, Err(Some(Arc::clone(why))))));
         }
         steps
     }
@@ -508,7 +528,11 @@ impl DeviceState {
                 }
             }
         }
-        self.hold(problem, of_problem, Held { place: Place::Node(node), class, variant, copies });
+        self.hold(
+            problem,
+            of_problem,
+            Held { place: Place::Node(node), class, variant, copies, costs: Arc::clone(&way.costs) },
+        );
         let version = self.new_version();
         self.of_nodes.insert(node, version);
         self.touch_others(problem);
@@ -523,6 +547,23 @@ impl DeviceState {
     /// The drivers whose devices pods are given on a node that has not published them yet, by name.
     pub(crate) fn drivers_awaited_on(&self, node: NodeId) -> impl Iterator<Item = &Arc<str>> {
         self.expected_drivers.get(&node).into_iter().flatten()
+    }
+
+    /// What devices cost of a node, or of a machine of a shape: copies of which class, and what each costs.
+    fn costs_at(&self, place: Option<Place>, shape: Option<ShapeId>) -> impl Iterator<Item = CostOfCopies<'_>> {
+        let at = place.map(|place| self.held.at(place)).unwrap_or_default();
+        let held = at.iter().filter_map(|position| self.held.get(*position));
+        held.map(move |held| (held.class, held.copies, ways::costs_of(&held.costs, shape)))
+    }
+
+    /// The same of a machine that the plan launches.
+    pub(crate) fn costs_in(&self, bin: &Bin, shape: Option<ShapeId>) -> impl Iterator<Item = CostOfCopies<'_>> {
+        self.costs_at(bin.devices.as_ref().and_then(|own| own.ledger.id()).map(Place::Machine), shape)
+    }
+
+    /// The same of a node.
+    pub(crate) fn costs_on(&self, node: NodeId) -> impl Iterator<Item = CostOfCopies<'_>> {
+        self.costs_at(Some(Place::Node(node)), None)
     }
 
     /// Takes devices in a machine by one way, and narrows the machine to the shapes that have them.
@@ -554,7 +595,8 @@ impl DeviceState {
         }
         allocations.commit(inventory, &mut own.ledger, &mut self.cluster);
         if let Some(id) = own.ledger.id() {
-            self.hold(problem, of_problem, Held { place: Place::Machine(id), class, variant, copies });
+            let (place, costs) = (Place::Machine(id), Arc::clone(&way.costs));
+            self.hold(problem, of_problem, Held { place, class, variant, copies, costs });
         }
         // Answers that were kept for the machine no longer hold.
         own.version = self.new_version();

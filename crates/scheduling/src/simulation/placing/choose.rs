@@ -314,12 +314,12 @@ impl<'a> Size<'a> {
     fn copies(&self, table: &PoolTable<'_>, offering: OfferingId, held: &ResourceVec, wanted: u32) -> u32 {
         let net = table.net(offering);
         let Some(ways) = &self.ways else { return more_copies(self.requests, held, net, wanted) };
-        let Some((most, extra)) = ways.at(table, offering) else { return 0 };
+        let Some(way) = ways.at(offering) else { return 0 };
         let mut each = Cow::Borrowed(self.requests);
-        if let Some(extra) = extra {
+        if let Some(extra) = way.extra(table.shapes.shape_of(offering)) {
             each.to_mut().saturating_add_assign(extra);
         }
-        more_copies(&each, held, net, wanted.min(most))
+        more_copies(&each, held, net, wanted.min(way.copies))
     }
 }
 

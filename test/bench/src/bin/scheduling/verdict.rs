@@ -92,7 +92,12 @@ pub(crate) fn plan_of(snapshot: &Snapshot, answer: &Answer) -> Result<Plan> {
     for placement in &answer.existing {
         let node = snapshot.nodes.iter_enumerated().find(|(_, node)| node.display_name() == placement.node);
         let (node, _) = node.context("a node that is not there")?;
-        existing.push(ExistingPlacement { node, pods: ids(&placement.pods)?, drivers: Vec::new() });
+        existing.push(ExistingPlacement {
+            node,
+            pods: ids(&placement.pods)?,
+            drivers: Vec::new(),
+            device_costs: Vec::new(),
+        });
     }
     let refusals = ids(&answer.unplaced)?
         .into_iter()
@@ -122,6 +127,7 @@ fn machine(snapshot: &Snapshot, claim: &Claim, pods: Vec<PodId>, index_in_pool: 
         requests: requests(snapshot, &pods),
         pods,
         devices: Vec::new(),
+        device_costs: Vec::new(),
         min_values_relaxed: false,
         choice: Choice { offerings: 0, next_best: None },
     })

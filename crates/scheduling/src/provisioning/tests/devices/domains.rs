@@ -36,7 +36,7 @@ fn a_device_that_one_zone_has_pins_the_machine_to_it_whatever_the_price() {
         &f,
         expect![[r#"
             machine default-0: plain/b/on-demand $0.00000003/h types [plain] devices [1 net.example.com] pods [networked]
-            refused second (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (claim net, request r: 0 of 0 devices are usable, 1 wanted; or claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs net.example.com (claim net, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
+            refused second (DoesNotFit): nodepool/default: none of 1 instance types fits: 1 without the devices it claims (in topology.kubernetes.io/zone=a: claim net, request r: 0 of 0 devices are usable, 1 wanted; or in topology.kubernetes.io/zone=b: claim net, request r: 0 of 1 devices are usable, 1 wanted; 1 is allocated); needs net.example.com (claim net, request r); none of 1 instance types has a template for it; a NodeOverlay can say what its driver will publish
         "#]],
     );
 }
@@ -279,7 +279,7 @@ fn a_zone_has_one_pool_of_its_own_however_many_machines_bring_it() {
             machine default-1: plain/b/on-demand $0.000000009/h types [plain, router] devices [1 net.example.com] pods [a-1]
             machine default-2: router/a/on-demand $0.0000001/h types [router] devices [1 net.example.com] pods [a-2]
             machine default-3: plain/a/on-demand $0.00000001/h types [plain, router] devices [1 net.example.com] pods [a-3]
-            refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (claim all, request r: 0 of 2 devices are usable, 2 wanted; 2 are allocated); needs 2 of net.example.com (claim all, request r); 2 of 2 instance types have a template for it; 2 have too few that are not taken; nearest: on plain net.example.com/domain-a/d0 is allocated
+            refused b (DoesNotFit): nodepool/default: none of 2 instance types fits: 2 without the devices it claims (in topology.kubernetes.io/zone=a: claim all, request r: 0 of 2 devices are usable, 2 wanted; 2 are allocated; or in topology.kubernetes.io/zone=b: claim all, request r: 0 of 2 devices are usable, 2 wanted; 2 are allocated); needs 2 of net.example.com (claim all, request r); 2 of 2 instance types have a template for it; 2 have too few that are not taken; nearest: on plain net.example.com/domain-a/d0 is allocated
         "#]],
     );
 }
@@ -469,6 +469,18 @@ fn machines_of_different_domains_do_not_serve_one_claim_and_the_refusal_is_a_pro
         let verdicts: Vec<Verdict> = made.refusals.iter().map(|refusal| refusal.verdict).collect();
         assert_eq!(verdicts, vec![Verdict::DoesNotFit; refused], "{of_hosts:?} {links:?}");
     }
+}
+
+#[test]
+fn a_refusal_says_how_many_devices_the_machines_of_each_domain_have_together() {
+    check(
+        &hosts(&[Some("a"), Some("b")], &[(6, None)], true),
+        expect![[r#"
+        machine default-0: router/a/on-demand $0.00000003/h types [router] devices [1 gpu.example.com] pods [host-0]
+        machine default-1: router/b/on-demand $0.000000029/h types [router] devices [1 gpu.example.com] pods [host-1]
+        refused link-0 (DoesNotFit): nodepool/default: none of 2 instance types fits: 1 does not match node.kubernetes.io/instance-type In [plain], 1 without the devices it claims (in topology.kubernetes.io/zone=a: claim links-6, request r: 4 of 4 devices are usable, 6 wanted; or in topology.kubernetes.io/zone=b: claim links-6, request r: 4 of 4 devices are usable, 6 wanted); needs 6 of net.example.com (claim links-6, request r); 2 of 2 instance types have a template for it; 1 has too few of them; 1 does not match label node.kubernetes.io/instance-type
+    "#]],
+    );
 }
 
 /// Whether machines of hosts, each in one of the zones that it may be in, serve claims for links in one of theirs.

@@ -23,6 +23,20 @@ impl Packing<'_> {
         own.zip(self.state.devices.as_ref()).map_or(0, |(own, devices)| devices.cluster.pools_brought_by(&own.ledger))
     }
 
+    /// The devices once every machine is taken to bring what it surely brings to its domain, whoever asks for it; `None`
+    /// where no machine brings anything for others. For reasons: while placing, that is only done where it pays.
+    pub(crate) fn with_all_that_is_brought(&self) -> Option<DeviceState> {
+        let problem = self.problem;
+        problem.devices.as_ref().filter(|of| of.devices.brings_pools())?;
+        let mut devices = self.state.devices.clone()?;
+        for bin in &self.state.bins {
+            let mut bin = bin.clone();
+            devices.begin_ledger(problem, &mut bin);
+            devices.release(problem, &mut bin);
+        }
+        Some(devices)
+    }
+
     /// The values that open labels of a machine can still take, all labels that matter together.
     pub(crate) fn ways_to_decide(&self, id: BinId) -> Vec<Requirements> {
         let problem = self.problem;

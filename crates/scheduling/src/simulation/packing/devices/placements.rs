@@ -5,7 +5,7 @@
 
 use model::collections::FastMap;
 
-use super::orders::Place;
+use super::{orders::Place, ways::Costs};
 use crate::simulation::compile::classes::ClassId;
 
 /// Copies of a class with claims at a place.
@@ -15,6 +15,8 @@ pub(super) struct Held {
     pub(super) class: ClassId,
     pub(super) variant: usize,
     pub(super) copies: u32,
+    /// What each copy's devices cost of the place.
+    pub(super) costs: Costs,
 }
 
 /// All of them.
@@ -80,6 +82,8 @@ impl PartialEq for Placements {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use model::Id;
 
     use super::*;
@@ -87,7 +91,7 @@ mod tests {
     #[test]
     fn what_is_taken_back_is_found_nowhere() {
         let node = |index: usize| Place::Node(Id::from_index(index));
-        let held = |place: Place| Held { place, class: Id::from_index(0), variant: 0, copies: 1 };
+        let held = |place: Place| Held { place, class: Id::from_index(0), variant: 0, copies: 1, costs: Arc::new([]) };
         let mut placements = Placements::default();
         for (place, is_beyond) in [(node(0), false), (node(1), true), (node(0), true), (node(0), false)] {
             placements.push(held(place), is_beyond);

@@ -13,10 +13,14 @@ use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, SearchEnd, Val
 use super::hosts::value_of;
 use crate::catalogue::OfferingId;
 use crate::devices::Demand;
+use crate::plan::device_cost::DeviceCost;
 use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::state::Bin;
+
+/// What devices cost of the machine, by shape (None for a node that publishes), claim after claim.
+pub(crate) type Costs = Arc<[(Option<ShapeId>, Arc<[DeviceCost]>)]>;
 
 /// One way to give copies of a class their devices.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct Way {
     pub(super) pins: Requirements,
     /// What a copy costs of the machine's own resources, by shape, where it costs anything.
     pub(super) extra: Vec<(Option<ShapeId>, ResourceVec)>,
+    /// What that is made up of.
+    pub(super) costs: Costs,
     /// kube-scheduler's score of the first copy: more for earlier alternatives of firstAvailable requests.
     pub(crate) score: u32,
 }
@@ -41,6 +47,8 @@ pub(crate) struct Ways {
     pub(super) asked: u32,
     /// How the searches for them ended.
     pub(super) end: SearchEnd,
+    /// Shapes that have the devices, but whose costs the pod's own total does not cover, with what it comes to.
+    pub(super) not_covered: Vec<(Option<ShapeId>, Arc<str>)>,
     pub(super) by_price: OnceCell<Box<[OfferingId]>>,
 }
 
@@ -50,12 +58,10 @@ impl Ways {
         self.ways.iter().map(|way| way.copies).max().unwrap_or(0)
     }
 
-    /// The most copies on a machine from an offering, and what each costs of it besides.
-    pub(crate) fn at(&self, table: &PoolTable<'_>, offering: OfferingId) -> Option<(u32, Option<&ResourceVec>)> {
+    /// The way that gives most copies on a machine from an offering.
+    pub(crate) fn at(&self, offering: OfferingId) -> Option<&Way> {
         let here = self.ways.iter().filter(|way| way.offerings.contains(offering));
-        let best = here.max_by_key(|way| way.copies)?;
-        let shape = table.shapes.shape_of(offering);
-        Some((best.copies, best.extra.iter().find(|(of, _)| *of == shape).map(|(_, extra)| extra)))
+        here.max_by_key(|way| way.copies)
     }
 
     /// The members of the pool whose machines give copies their devices by one of the ways, cheapest first: a few of
@@ -71,6 +77,11 @@ impl Ways {
         })
     }
 
+    /// Whether no search for them was given up.
+    pub(crate) fn is_decided(&self) -> bool {
+        !self.end.is_out_of_budget()
+    }
+
     pub(super) fn answers(&self, wanted: u32) -> bool {
         self.asked >= wanted || self.most() < self.asked && !self.end.is_out_of_budget()
     }
@@ -82,6 +93,11 @@ impl Way {
         self.allocations.shapes.iter()
     }
 
+    /// What a copy costs of a machine of a shape besides, where it costs anything.
+    pub(crate) fn extra(&self, shape: Option<ShapeId>) -> Option<&ResourceVec> {
+        self.extra.iter().find(|(of, _)| *of == shape).map(|(_, extra)| extra)
+    }
+
     /// What a copy takes on a node that is there; the most of any shape that it may have.
     pub(crate) fn extra_on_node(&self) -> ResourceVec {
         let mut most = ResourceVec::default();
@@ -90,6 +106,16 @@ impl Way {
         }
         most
     }
+
+    /// What a copy costs of a machine of a shape, claim after claim, where it costs anything.
+    pub(crate) fn costs(&self, shape: Option<ShapeId>) -> Option<&Arc<[DeviceCost]>> {
+        costs_of(&self.costs, shape)
+    }
+}
+
+/// What a copy costs on a shape; on a node of which no shape is given, on the first that it may have.
+pub(super) fn costs_of(costs: &Costs, shape: Option<ShapeId>) -> Option<&Arc<[DeviceCost]>> {
+    costs.iter().find(|(of, _)| shape.is_none() || *of == shape).map(|(_, costs)| costs)
 }
 
 /// Drops the offerings that do not hold `requests` and what devices cost besides.
@@ -147,7 +173,7 @@ pub(crate) fn narrow(
     drop_short(offerings, table, requests, |shape| {
         let mut extra = held.and_then(|held| held.extra(shape)).cloned().unwrap_or_default();
         if let Some((way, copies)) = more
-            && let Some((_, each)) = way.extra.iter().find(|(of, _)| *of == Some(shape))
+            && let Some(each) = way.extra(Some(shape))
         {
             extra.saturating_add_assign(&times(each, copies));
         }
@@ -171,25 +197,30 @@ pub(super) struct Asked<'a, 's> {
 impl Asked<'_, '_> {
     pub(super) fn ways(&self, offer: Offer, shapes: &IdSet<ShapeId>, asked: u32) -> Ways {
         let end = SearchEnd::of(!offer.undecided.is_empty());
-        let mut ways = Vec::new();
+        let (mut ways, mut costs) = (Vec::new(), Costing { asked: self, not_covered: Vec::new() });
         match self.table {
             Some(table) => {
-                offer.alternatives.iter().for_each(|allocations| self.in_machine(table, allocations, &mut ways));
+                offer.alternatives.iter().for_each(|of| self.in_machine(table, of, &mut costs, &mut ways));
             }
             None => {
                 let all = offer.anywhere.into_iter().chain(offer.alternatives);
-                ways.extend(all.filter_map(|allocations| self.on_node(allocations, shapes)));
+                ways.extend(all.filter_map(|allocations| self.on_node(allocations, shapes, &mut costs)));
             }
         }
-        Ways { ways, asked, end, by_price: OnceCell::new() }
+        Ways { ways, asked, end, not_covered: costs.not_covered, by_price: OnceCell::new() }
     }
 
     /// On a node that is there all is certain; one that is expected must hold the copies whatever comes of it.
-    fn on_node(&self, allocations: Allocations, shapes: &IdSet<ShapeId>) -> Option<Way> {
+    fn on_node(
+        &self,
+        allocations: Allocations,
+        shapes: &IdSet<ShapeId>,
+        costing: &mut Costing<'_, '_, '_>,
+    ) -> Option<Way> {
         if !allocations.domain.0.is_empty() || !shapes.is_subset(&allocations.shapes) {
             return None;
         }
-        let of = |shape: Option<ShapeId>| Some((shape, self.extra(&allocations, shape)?));
+        let mut of = |shape: Option<ShapeId>| Some((shape, costing.extra(&allocations, shape)?));
         let extra: Option<Vec<_>> = if shapes.is_empty() {
             Some(vec![of(None)?])
         } else {
@@ -198,18 +229,25 @@ impl Asked<'_, '_> {
         let copies = allocations.copies;
         let mut extra = extra?;
         extra.retain(|(_, extra)| !extra.is_zero());
-        Some(Way { allocations, copies, offerings: IdSet::default(), pins: Requirements::default(), extra, score: 0 })
+        let (costs, offerings) = (self.costs(&allocations, &extra), IdSet::default());
+        Some(Way { allocations, copies, offerings, pins: Requirements::default(), extra, costs, score: 0 })
     }
 
     /// One way for each score that its shapes have; for pods without firstAvailable all scores are equal. And one for
     /// each set of pools that these bring for others, where that changes what claims get.
-    fn in_machine(&self, table: &PoolTable<'_>, allocations: &Allocations, ways: &mut Vec<Way>) {
+    fn in_machine(
+        &self,
+        table: &PoolTable<'_>,
+        allocations: &Allocations,
+        costing: &mut Costing<'_, '_, '_>,
+        ways: &mut Vec<Way>,
+    ) {
         let Some((pins, in_domain)) = self.domain(table, &allocations.domain) else { return };
         let mut by_score: BTreeMap<Reverse<u32>, Vec<IdSet<ShapeId>>> = BTreeMap::new();
         let devices = self.of_problem;
         let mut extra = Vec::new();
         for shape in allocations.shapes.iter() {
-            let Some(of_shape) = self.extra(allocations, Some(shape)) else { continue };
+            let Some(of_shape) = costing.extra(allocations, Some(shape)) else { continue };
             if !of_shape.is_zero() {
                 extra.push((Some(shape), of_shape));
             }
@@ -225,6 +263,7 @@ impl Asked<'_, '_> {
                 None => of_score.push([shape].into_iter().collect()),
             }
         }
+        let costs = self.costs(allocations, &extra);
         let by_score = by_score.into_iter().flat_map(|(score, of)| of.into_iter().map(move |shapes| (score, shapes)));
         for (score, shapes) in by_score {
             let mut offerings = table.shapes.offerings(&shapes);
@@ -237,7 +276,8 @@ impl Asked<'_, '_> {
             let mut allocations = allocations.clone();
             allocations.shapes = shapes;
             let (copies, score) = (allocations.copies, score.0);
-            let way = Way { allocations, copies, offerings, pins: pins.clone(), extra: extra.clone(), score };
+            let (pins, extra, costs) = (pins.clone(), extra.clone(), Arc::clone(&costs));
+            let way = Way { allocations, copies, offerings, pins, extra, costs, score };
             self.decide(table, way, ways);
         }
     }
@@ -262,9 +302,9 @@ impl Asked<'_, '_> {
                     allocations.domain.0.insert(Arc::clone(name), names.value_arc(value));
                     pins.insert_intersect(Requirement::new(*key, ValueSet::one(value)), names);
                 }
-                let extra = way.extra.clone();
+                let (extra, costs) = (way.extra.clone(), Arc::clone(&way.costs));
                 let offerings = IdSet::default();
-                Way { allocations, copies: way.copies, offerings, pins, extra, score: way.score }
+                Way { allocations, copies: way.copies, offerings, pins, extra, costs, score: way.score }
             });
             decided.offerings.insert(offering);
         }
@@ -288,9 +328,31 @@ impl Asked<'_, '_> {
         Some((pins, inside))
     }
 
+    /// What a copy costs besides, claim after claim, on the shapes where it costs anything.
+    fn costs(&self, allocations: &Allocations, extra: &[(Option<ShapeId>, ResourceVec)]) -> Costs {
+        let names = self.problem.names();
+        let of_shape =
+            extra.iter().map(|(shape, extra)| (*shape, self.demand.costs(allocations, *shape, extra, names)));
+        of_shape.collect()
+    }
+}
+
+/// Works out what copies cost of a machine, and keeps why that is more than some pods say of themselves.
+struct Costing<'a, 'p, 's> {
+    asked: &'a Asked<'p, 's>,
+    not_covered: Vec<(Option<ShapeId>, Arc<str>)>,
+}
+
+impl Costing<'_, '_, '_> {
     /// What a copy costs of the machine besides; `None` where it can't have that.
-    fn extra(&self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<ResourceVec> {
-        self.demand.extra(allocations, shape, self.problem.names()).ok().flatten()
+    fn extra(&mut self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<ResourceVec> {
+        match self.asked.demand.extra(allocations, shape, self.asked.problem.names()) {
+            Ok(extra) => extra,
+            Err(fault) => {
+                self.not_covered.push((shape, fault.to_string().into()));
+                None
+            }
+        }
     }
 }
 
