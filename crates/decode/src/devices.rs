@@ -219,6 +219,9 @@ pub fn pod_devices(object: &Value) -> Result<Option<Pod>, ObjectError> {
 
 /// Reads of a pod, whoever has admitted it, what devices depend on; `None` if it can't want any.
 pub fn pod_devices_as(object: &Value, admitted: Admitted<'_>) -> Result<Option<Pod>, ObjectError> {
-    let pod = read(object, "Pod", admitted, Pod::from_json, |pod, _| validate::pod(pod))?;
+    let mut pod = read(object, "Pod", admitted, Pod::from_json, |pod, _| validate::pod(pod))?;
+    if let Admitted::ByNobody(compat, _) = admitted {
+        pod.fill_in(compat.kubernetes);
+    }
     Ok(pod.may_want_devices().then_some(pod))
 }

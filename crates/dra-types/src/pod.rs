@@ -86,9 +86,9 @@ pub struct Pod {
     pub device_costs: BTreeMap<Arc<str>, i128>,
     /// The PodGroup that it belongs to.
     pub pod_group: Option<Arc<str>>,
-    /// Requests of the pod as a whole, those that the API server fills in included.
+    /// Requests of the pod as a whole; the API server completes them ([`Pod::fill_in`]).
     pub pod_requests: Resources,
-    /// Limits of the pod as a whole, those that the API server fills in included.
+    /// Limits of the pod as a whole; the API server completes them ([`Pod::fill_in`]).
     pub pod_limits: Resources,
     /// What running the pod costs besides.
     pub overhead: Resources,
@@ -123,7 +123,7 @@ impl Pod {
         let mut containers = Vec::new();
         containers.extend(spec.field("initContainers").list(|container| Container::read(container, true))?);
         containers.extend(spec.field("containers").list(|container| Container::read(container, false))?);
-        let whole = whole_pod(&spec.field("resources"), &containers)?;
+        let whole = spec.field("resources");
         let group = spec.field("schedulingGroup");
         let priority = spec.field("priority").integer()?.unwrap_or(0);
         let non_empty = |text: &&str| !text.is_empty();
@@ -145,8 +145,8 @@ impl Pod {
                 .map(Arc::from),
             device_costs: device_costs(&status)?,
             pod_group: group.field("podGroupName").text()?.filter(non_empty).map(Arc::from),
-            pod_requests: whole.requests,
-            pod_limits: whole.limits,
+            pod_requests: resources(&whole.field("requests"))?,
+            pod_limits: resources(&whole.field("limits"))?,
             overhead: resources(&spec.field("overhead"))?,
         })
     }
@@ -244,24 +244,6 @@ fn used_claims(reader: &Reader<'_>) -> Result<Vec<Arc<str>>, FieldError> {
 
 fn resources(reader: &Reader<'_>) -> Result<Resources, FieldError> {
     reader.map(|amount| Ok(amount.quantity()?.unwrap_or_default()))
-}
-
-/// `spec.resources` with what the API server fills in.
-fn whole_pod(
-    reader: &Reader<'_>,
-    containers: &[Container],
-) -> Result<RequestsAndLimits<Arc<str>, Quantity>, FieldError> {
-    let mut whole = RequestsAndLimits {
-        requests: resources(&reader.field("requests"))?,
-        limits: resources(&reader.field("limits"))?,
-    };
-    if reader.is_present() {
-        whole.set_defaults(&RequestsAndLimits {
-            requests: whole::together(containers, |container| &container.requests),
-            limits: whole::together(containers, |container| &container.limits),
-        });
-    }
-    Ok(whole)
 }
 
 fn claim_names(status: &Reader<'_>) -> Result<BTreeMap<Arc<str>, Option<Arc<str>>>, FieldError> {

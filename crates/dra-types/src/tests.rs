@@ -293,12 +293,14 @@ fn where_nothing_known_is_set_the_error_names_what_was_meant() {
     }
 }
 
+/// `cpu 1, memory 2Gi`.
+fn amounts(amounts: &Resources) -> String {
+    amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect::<Vec<_>>().join(", ")
+}
+
 #[test]
 fn a_pod_as_a_whole_asks_for_what_the_server_fills_in() {
     let container = |resources: Value| json!({"name": "c", "resources": resources});
-    let amounts = |amounts: &Resources| {
-        amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect::<Vec<_>>().join(", ")
-    };
     let cases = [
         (json!({}), json!({"requests": {"cpu": "1"}}), "", ""),
         (json!({"limits": {"cpu": "20"}}), json!({"requests": {"cpu": "1"}}), "cpu 1", "cpu 20"),
@@ -336,8 +338,40 @@ fn a_pod_as_a_whole_asks_for_what_the_server_fills_in() {
     ];
     for (whole, of_container, requests, limits) in cases {
         let spec = json!({"resources": whole, "containers": [container(of_container)]});
-        let pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+        let mut pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+        pod.fill_in(KubernetesMinor::V1_36);
         assert_eq!((amounts(&pod.pod_requests), amounts(&pod.pod_limits)), (requests.into(), limits.into()), "{spec}");
+    }
+}
+
+#[test]
+fn from_1_37_on_requests_are_filled_in_without_limits_too_and_limits_where_every_container_has_one() {
+    let cases = [
+        // The containers' sum of what the whole does not name.
+        (json!({"requests": {"memory": "2Gi"}}), vec![json!({"requests": {"cpu": "1"}})], "cpu 1, memory 2Gi", ""),
+        (
+            json!({"requests": {"cpu": "3"}}),
+            vec![json!({"limits": {"cpu": "1"}}), json!({"limits": {"cpu": "1"}})],
+            "cpu 3",
+            "cpu 3",
+        ),
+        (
+            json!({"requests": {"cpu": "1"}}),
+            vec![json!({"limits": {"cpu": "1"}}), json!({"limits": {"cpu": "1"}})],
+            "cpu 1",
+            "cpu 2",
+        ),
+        (json!({"requests": {"cpu": "3"}}), vec![json!({"limits": {"cpu": "1"}}), json!({})], "cpu 3", ""),
+        (json!({"limits": {"cpu": "20"}}), vec![json!({"requests": {"cpu": "1"}})], "cpu 1", "cpu 20"),
+        (json!({}), vec![json!({"limits": {"cpu": "1"}})], "", ""),
+    ];
+    for (whole, containers, requests, limits) in cases {
+        let containers: Vec<Value> = containers.into_iter().map(|of| json!({"name": "c", "resources": of})).collect();
+        let spec = json!({"resources": whole, "containers": containers});
+        let mut pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+        pod.fill_in(KubernetesMinor::V1_37);
+        let told = (amounts(&pod.pod_requests), amounts(&pod.pod_limits));
+        assert_eq!(told, (requests.to_owned(), limits.to_owned()), "{spec}");
     }
 }
 
@@ -353,7 +387,8 @@ fn what_containers_need_while_they_start_counts_for_the_pod_as_a_whole() {
         ],
         "containers": [{"name": "c", "resources": cpu("1")}],
     });
-    let pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+    let mut pod = Pod::from_json(&json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+    pod.fill_in(KubernetesMinor::V1_36);
     assert_eq!(pod.pod_requests.get("cpu").map(ToString::to_string).as_deref(), Some("5500m"));
 }
 

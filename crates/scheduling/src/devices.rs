@@ -47,7 +47,7 @@ use crate::{
 
 pub use daemons::DaemonPod;
 pub(crate) use daemons::RunningDaemon;
-pub use demand::{Demand, Variant, device_costs};
+pub use demand::{Demand, DeviceCost, Variant, device_costs};
 pub use nominated::NominatedPod;
 
 use self::{

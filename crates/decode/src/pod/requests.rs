@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dra_types::{RequestsAndLimits, is_for_whole_pods};
+use dra_types::{KubernetesMinor, RequestsAndLimits, is_for_whole_pods};
 use model::pod::Resizing;
 use model::{Interner, ResourceId, ResourceVec};
 
@@ -170,10 +170,12 @@ fn of_whole_pod<'v>(spec: &Field<'v, '_>) -> Result<Option<ResourceList<'v>>, Pr
         requests: ResourceList::decode(&resources.field("requests")?)?.into_milli(),
         limits: ResourceList::decode(&resources.field("limits")?)?.into_milli(),
     };
-    whole.set_defaults(&RequestsAndLimits {
+    let containers = RequestsAndLimits {
         requests: sum_up(spec, with_defaults, |_, own| own)?.into_milli(),
         limits: sum_up(spec, limits, |_, own| own)?.into_milli(),
-    });
+    };
+    // What later releases fill in besides changes no sum.
+    whole.set_defaults(&containers, KubernetesMinor::V1_36);
     let replaces = whole.requests.keys().any(|name| is_for_whole_pods(name));
     Ok(replaces.then(|| ResourceList::from_milli(whole.requests)))
 }

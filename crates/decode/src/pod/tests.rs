@@ -116,7 +116,9 @@ fn devices_and_requests_read_the_same_of_a_pod_as_a_whole() {
         let (pod, mut interner) = decoded(&object);
         let mut expected = ResourceVec::new();
         expected.set(ResourceId::PODS, 1);
-        for (name, amount) in &dra_types::Pod::from_json(&object).unwrap().pod_requests {
+        let mut of_devices = dra_types::Pod::from_json(&object).unwrap();
+        of_devices.fill_in(dra_types::KubernetesMinor::V1_36);
+        for (name, amount) in &of_devices.pod_requests {
             crate::resource_list::set(&mut expected, name, amount, &mut interner).unwrap();
         }
         assert_eq!(pod.unwrap().shape.requests, expected, "{whole} {containers}");

@@ -187,6 +187,17 @@ fn a_pod_whose_own_total_does_not_cover_its_devices_is_told_that() {
 
         1 pod: 1 unschedulable
     "#]].assert_eq(&ran(&["plan", "--check"], &[CARDS, NODE, &pod("1", "{requests: {cpu: 2}}")]));
+    // The API server fills in what it asks for as a whole where only a limit is written.
+    expect![[r#"
+        exit 3
+        Unschedulable
+          default/p
+            none of 1 existing nodes fits: 1 does not have the devices it claims (the pod asks for 1 cpu as a whole, but its containers and devices take 17)
+            nodepool/np: none of 144 instance types fits: 108 excluded by the NodePool's requirements, 3 too small (cpu 1 wanted, the largest has 900m beside daemons), 33 without the devices it claims (the pod asks for 1 cpu as a whole, but its containers and devices take 17; or claim c, request r: 0 of 0 devices are usable, 2 wanted)
+            needs 2 of card (claim c, request r); 48 of 144 instance types have a template for it; 48 fail: the pod asks for 1 cpu as a whole, but its containers and devices take 17
+
+        1 pod: 1 unschedulable
+    "#]].assert_eq(&ran(&["plan", "--check"], &[CARDS, NODE, &pod("1", "{limits: {cpu: 20}}")]));
     expect![[r#"
         exit 0
         New machines

@@ -1,12 +1,14 @@
 //! What a pod as a whole asks for and is limited to, where it leaves that to the API server.
 //!
-//! The server fills it in when the pod is created: `defaultHugePagePodLimits` and `defaultPodRequests` of Kubernetes'
-//! `pkg/apis/core/v1/defaults.go`. The scheduler then holds containers and devices against it, so that a pod from a
-//! manifest must get the same.
+//! The server fills it in when the pod is created: until 1.36 `defaultHugePagePodLimits` and `defaultPodRequests` of
+//! Kubernetes' `pkg/apis/core/v1/defaults.go`, from 1.37 on `DefaultPodLevelResources` of `pkg/api/pod/util.go`. The
+//! scheduler then holds containers and devices against it, so that a pod from a manifest must get the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{Container, Lifetime, Resources};
+use super::{Container, Lifetime, Pod, Resources};
+use crate::compat::KubernetesMinor;
 
 /// Whether a pod as a whole can say what it takes of a resource.
 pub fn is_for_whole_pods(resource: &str) -> bool {
@@ -31,8 +33,9 @@ pub struct RequestsAndLimits<Name, Amount> {
 }
 
 impl<Name: AsRef<str> + Ord + Clone, Amount: Clone> RequestsAndLimits<Name, Amount> {
-    /// Fills in what a pod as a whole leaves open, given what its containers say together.
-    pub fn set_defaults(&mut self, containers: &Self) {
+    /// Fills in what a pod as a whole leaves open, given what its containers say together. The requests that 1.37 adds
+    /// are what the containers sum up to anyway, and count only where devices cost something besides.
+    pub fn set_defaults(&mut self, containers: &Self, kubernetes: KubernetesMinor) {
         if self.requests.is_empty() && self.limits.is_empty() {
             return;
         }
@@ -40,7 +43,7 @@ impl<Name: AsRef<str> + Ord + Clone, Amount: Clone> RequestsAndLimits<Name, Amou
         for (name, amount) in huge_pages.filter(|(name, _)| !self.requests.contains_key(*name)) {
             self.limits.entry(name.clone()).or_insert_with(|| amount.clone());
         }
-        if self.limits.is_empty() {
+        if self.limits.is_empty() && kubernetes < KubernetesMinor::V1_37 {
             return;
         }
         // What containers ask for counts of resources without a limit of the whole too.
@@ -49,6 +52,33 @@ impl<Name: AsRef<str> + Ord + Clone, Amount: Clone> RequestsAndLimits<Name, Amou
         for (name, amount) in asked.chain(limited) {
             self.requests.entry(name.clone()).or_insert_with(|| amount.clone());
         }
+    }
+}
+
+impl Pod {
+    /// Fills in what the API server of a release does when the pod is created, which one from a server has been through.
+    pub fn fill_in(&mut self, kubernetes: KubernetesMinor) {
+        let mut whole = RequestsAndLimits {
+            requests: std::mem::take(&mut self.pod_requests),
+            limits: std::mem::take(&mut self.pod_limits),
+        };
+        let containers = RequestsAndLimits {
+            requests: together(&self.containers, |container| &container.requests),
+            limits: together(&self.containers, |container| &container.limits),
+        };
+        whole.set_defaults(&containers, kubernetes);
+        let RequestsAndLimits { requests, mut limits } = whole;
+        if kubernetes >= KubernetesMinor::V1_37 {
+            // A resource that every container limits is limited for the whole too.
+            let is_limited = |name: &&Arc<str>| {
+                is_for_whole_pods(name) && self.containers.iter().all(|of| of.limits.contains_key(*name))
+            };
+            for name in requests.keys().filter(is_limited) {
+                let together = containers.limits.get(name).copied().unwrap_or_default();
+                limits.entry(Arc::clone(name)).or_insert_with(|| together.max(requests[name]));
+            }
+        }
+        (self.pod_requests, self.pod_limits) = (requests, limits);
     }
 }
 

@@ -18,9 +18,23 @@ use dra_types::{
 use model::{IdVec, Interner, NamespacedName, Quantity, ResourceId, ResourceVec, Uid, Unsupported};
 
 use super::{DemandId, DeviceObjects, SnapshotParts, idle::Idle, leaving::Leaving};
-use crate::plan::device_cost::DeviceCost;
 use crate::snapshot::PodId;
 use crate::tuning::MAX_EXTENDED;
+
+/// What the devices of one claim of a pod cost of one resource, on top of what the pod requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceCost {
+    /// The pod's own name for the claim; `None` for the claim that serves its extended resources.
+    pub claim: Option<Arc<str>>,
+    /// Which resource.
+    pub resource: ResourceId,
+    /// How many devices of the claim cost some of it.
+    pub devices: usize,
+    /// All of them together, in the resource's unit.
+    pub amount: i64,
+    /// Each of them, where all cost the same.
+    pub each: Option<i64>,
+}
 
 /// What one or more pods want of devices.
 #[derive(Debug)]

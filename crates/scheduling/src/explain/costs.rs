@@ -6,7 +6,8 @@ use std::sync::Arc;
 use model::ResourceVec;
 
 use crate::catalogue::OfferingId;
-use crate::plan::device_cost::{DeviceCost, Wanted};
+use crate::devices::DeviceCost;
+use crate::plan::device_cost::Wanted;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::packing::Packing;

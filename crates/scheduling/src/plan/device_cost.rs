@@ -5,23 +5,9 @@ use std::{fmt::Write as _, sync::Arc};
 use dra_sched::told_devices;
 use model::{Interner, ResourceId, ResourceVec, quantity::Rounding};
 
+use crate::devices::DeviceCost;
 use crate::plan::reason::amount;
 use crate::snapshot::PodId;
-
-/// What the devices of one claim of a pod cost of one resource, on top of what the pod requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceCost {
-    /// The pod's own name for the claim; `None` for the claim that serves its extended resources.
-    pub claim: Option<Arc<str>>,
-    /// Which resource.
-    pub resource: ResourceId,
-    /// How many devices of the claim cost some of it.
-    pub devices: usize,
-    /// All of them together, in the resource's unit.
-    pub amount: i64,
-    /// Each of them, where all cost the same.
-    pub each: Option<i64>,
-}
 
 /// A pod whose devices cost something of its machine or node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,17 +18,15 @@ pub struct PodDeviceCosts {
     pub costs: Arc<[DeviceCost]>,
 }
 
-impl DeviceCost {
-    /// As `16 for claim c (2 devices × 8)`.
-    fn message(&self, names: &Interner) -> String {
-        let amount = |value| amount(self.resource, value, Rounding::Up, names);
-        let what = match &self.claim {
-            Some(claim) => format!("claim {claim}"),
-            None => "its extended resources".to_owned(),
-        };
-        let devices = told_devices(self.devices, self.each.map(amount));
-        format!("{} for {what} ({devices})", amount(self.amount))
-    }
+/// As `16 for claim c (2 devices × 8)`.
+fn message(cost: &DeviceCost, names: &Interner) -> String {
+    let amount = |value| amount(cost.resource, value, Rounding::Up, names);
+    let what = match &cost.claim {
+        Some(claim) => format!("claim {claim}"),
+        None => "its extended resources".to_owned(),
+    };
+    let devices = told_devices(cost.devices, cost.each.map(amount));
+    format!("{} for {what} ({devices})", amount(cost.amount))
 }
 
 /// What a pod takes of a resource, its devices included.
@@ -74,7 +58,7 @@ impl Wanted {
         }
         let mut text = format!(" = {} requested", self.amount(self.amount.saturating_sub(for_devices), names));
         for cost in self.of_devices() {
-            let _ = write!(text, " + {}", cost.message(names));
+            let _ = write!(text, " + {}", message(cost, names));
         }
         text
     }

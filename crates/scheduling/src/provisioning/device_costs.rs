@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use model::IdVec;
 
-use crate::plan::device_cost::{DeviceCost, PodDeviceCosts};
+use crate::devices::DeviceCost;
+use crate::plan::device_cost::PodDeviceCosts;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::problem::Problem;
 use crate::snapshot::PodId;

@@ -87,7 +87,7 @@ async fn says(corner: &Corner, expected: (&str, &str), lost: Option<&str>) -> Re
 }
 
 #[tokio::test]
-async fn after_a_crash_it_is_known_which_drivers_had_taken_devices_away() -> Result<()> {
+async fn a_machine_says_that_its_driver_is_replaced_and_after_a_crash_which_had_taken_devices_away() -> Result<()> {
     let cluster = Cluster::new("driver-crash").await?;
     let corner = Corner::new(cluster.client().await?, "driver-crash").await?;
     let name = corner.name.as_str();
@@ -110,6 +110,13 @@ async fn after_a_crash_it_is_known_which_drivers_had_taken_devices_away() -> Res
     corner.apply([faults(json!([{ "driver": nic, "publishes": "never" }]))]).await?;
     let controller = Controller::start_ready(&options.named("next")).await?;
     says(&corner, ("False", "Withdrawn"), Some(&nic)).await?;
+    corner.apply([faults(json!([]))]).await?;
+    says(&corner, ("True", "DevicesPublished"), None).await?;
+
+    // It has seen them come back, and holds them when they go again.
+    corner.apply([faults(json!([{ "driver": nic, "publishes": "never" }]))]).await?;
+    withdraw(&corner.client, &nic).await?;
+    says(&corner, ("Unknown", "Upgrading"), Some(&nic)).await?;
     corner.apply([faults(json!([]))]).await?;
     says(&corner, ("True", "DevicesPublished"), None).await?;
     controller.terminate().await.map(drop)

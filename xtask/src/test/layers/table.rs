@@ -127,7 +127,7 @@ const SCHEDULING: &[Room] = &[
     room("explain", &["explain"], &["tuning", "input", "plan", "compile", "packing", "placing"]),
     room(
         "assemble",
-        &["provisioning::assemble", "provisioning::launch"],
+        &["provisioning::assemble", "provisioning::device_costs", "provisioning::launch"],
         &["tuning", "input", "plan", "compile", "packing", "placing", "explain"],
     ),
     room(

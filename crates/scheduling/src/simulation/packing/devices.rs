@@ -44,7 +44,7 @@ use self::{
 };
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
-use crate::plan::device_cost::DeviceCost;
+use crate::devices::DeviceCost;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};

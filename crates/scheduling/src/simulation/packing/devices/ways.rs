@@ -13,7 +13,7 @@ use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, SearchEnd, Val
 use super::hosts::value_of;
 use crate::catalogue::OfferingId;
 use crate::devices::Demand;
-use crate::plan::device_cost::DeviceCost;
+use crate::devices::DeviceCost;
 use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
