@@ -70,12 +70,12 @@ impl Pod {
         let RequestsAndLimits { requests, mut limits } = whole;
         if kubernetes >= KubernetesMinor::V1_37 {
             // A resource that every container limits is limited for the whole too.
-            let is_limited = |name: &&Arc<str>| {
-                is_for_whole_pods(name) && self.containers.iter().all(|of| of.limits.contains_key(*name))
+            let is_limited = |name: &Arc<str>| {
+                is_for_whole_pods(name) && self.containers.iter().all(|of| of.limits.contains_key(name))
             };
-            for name in requests.keys().filter(is_limited) {
+            for (name, request) in requests.iter().filter(|(name, _)| is_limited(name)) {
                 let together = containers.limits.get(name).copied().unwrap_or_default();
-                limits.entry(Arc::clone(name)).or_insert_with(|| together.max(requests[name]));
+                limits.entry(Arc::clone(name)).or_insert_with(|| together.max(*request));
             }
         }
         (self.pod_requests, self.pod_limits) = (requests, limits);
