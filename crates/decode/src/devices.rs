@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use dra_types::{
-    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, Pod, PodGroup, ResourceClaim, ResourceClaimSpec,
-    ResourceSlice,
+    ClaimTemplate, Compat, DeviceClass, DeviceTaintRule, FieldError, KubernetesMinor, Pod, PodGroup, ResourceClaim,
+    ResourceClaimSpec, ResourceSlice,
     validate::{self, Compile},
 };
 use k8s_cel::compiles;
@@ -97,27 +97,31 @@ pub fn resource_slice(object: &Value, admitted: Admitted<'_>) -> Result<Resource
 /// Reads a ResourceClaim.
 pub fn resource_claim(object: &Value, admitted: Admitted<'_>) -> Result<ResourceClaim, ObjectError> {
     let claim = read(object, "ResourceClaim", admitted, ResourceClaim::from_json, validate::claim)?;
-    admin_access(object, "ResourceClaim", admitted, ("spec", &claim.spec))?;
+    admit(object, "ResourceClaim", admitted, ("spec", &claim.spec))?;
     Ok(claim)
 }
 
 /// Reads a ResourceClaimTemplate.
 pub fn resource_claim_template(object: &Value, admitted: Admitted<'_>) -> Result<ClaimTemplate, ObjectError> {
     let template = read(object, "ResourceClaimTemplate", admitted, ClaimTemplate::from_json, validate::claim_template)?;
-    admin_access(object, "ResourceClaimTemplate", admitted, ("spec.spec", &template.spec))?;
+    admit(object, "ResourceClaimTemplate", admitted, ("spec.spec", &template.spec))?;
     Ok(template)
 }
 
-fn admin_access(
+/// What the API server demands of a claim that depends on its namespace or on the release.
+fn admit(
     object: &Value,
     kind: &str,
     admitted: Admitted<'_>,
     (field, spec): (&str, &ResourceClaimSpec),
 ) -> Result<(), ObjectError> {
-    let Admitted::ByNobody(_, namespaces) = admitted else { return Ok(()) };
+    let Admitted::ByNobody(compat, namespaces) = admitted else { return Ok(()) };
     let object = object_ref(object, kind);
     let namespace = &object.name.namespace;
-    let checked = validate::admin_access(spec, field, namespace, namespaces.contains(namespace));
+    let mut checked = validate::admin_access(spec, field, namespace, namespaces.contains(namespace));
+    if compat.kubernetes >= KubernetesMinor::V1_37 {
+        checked = checked.and_then(|()| validate::domains_in_lower_case(spec, field));
+    }
     checked.map_err(|error| ObjectError { object: object.clone(), problem: problem(error) })
 }
 
@@ -224,4 +228,38 @@ pub fn pod_devices_as(object: &Value, admitted: Admitted<'_>) -> Result<Option<P
         pod.fill_in(compat.kubernetes);
     }
     Ok(pod.may_want_devices().then_some(pod))
+}
+
+#[cfg(test)]
+mod tests {
+    use dra_types::Compat;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn attributes_of_constraints_are_in_lower_case_from_1_37_on_and_tolerations_are_not_counted() {
+        let toleration = json!({"key": "a/b", "operator": "Exists"});
+        let claim = |attribute: &str| {
+            json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "n"},
+                "spec": {"devices": {
+                    "requests": [{"name": "r", "exactly": {
+                        "deviceClassName": "gpu", "tolerations": vec![toleration.clone(); 34],
+                    }}],
+                    "constraints": [{"matchAttribute": attribute}],
+                }},
+            })
+        };
+        let read = |attribute: &str, kubernetes| {
+            let (compat, namespaces) = (Compat::new(kubernetes), AdminNamespaces::default());
+            let read = resource_claim(&claim(attribute), Admitted::ByNobody(&compat, &namespaces));
+            read.err().map(|error| error.to_string())
+        };
+        let refused = "ResourceClaim n/c: spec.devices.constraints[0].matchAttribute: \"EXAMPLE.com\" must be in lower \
+                       case from 1.37 on";
+        assert_eq!(read("example.com/Root", KubernetesMinor::V1_37), None);
+        assert_eq!(read("EXAMPLE.com/root", KubernetesMinor::V1_36), None);
+        assert_eq!(read("EXAMPLE.com/root", KubernetesMinor::V1_37), Some(refused.to_owned()));
+    }
 }
