@@ -12,14 +12,14 @@ use crate::plan::Plan;
 use crate::provisioning;
 use crate::simulation::homes::Homes;
 use crate::snapshot::expiration::Expiration;
-use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason, RepairHold};
+use crate::snapshot::fleet::{Fleet, FleetNode, FleetPod, FleetPool, Moves, Reason, RepairHold, UnderWay};
 use crate::snapshot::{NodeId, NodeState, PodId, Snapshot};
 
 /// What all methods read.
 pub(super) struct Context<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) fleet: &'s Fleet,
-    /// Nodes that pending pods are nominated to, each with the first of these pods by name.
+    /// Nodes that pending pods, or those of commands under way, are nominated to, each with the first of them by name.
     nominated: BTreeMap<NodeId, NamespacedName>,
     /// Nodes that hold room for buffers, each with the first of these buffers by name.
     buffers: BTreeMap<NodeId, NamespacedName>,
@@ -42,10 +42,31 @@ impl<'s> Context<'s> {
                 .nominated
                 .extend(promised.find(|pod| pod.nominated_node_name.is_some()).map(|pod| (id, pod.name.clone())));
         }
+        context.keep_destinations();
         if !snapshot.pods.is_empty() || !snapshot.buffers.is_empty() {
             context.plan_what_waits();
         }
         context
+    }
+
+    /// Nominates the machines that pods of commands under way are to move to. Were one of these taken away meanwhile,
+    /// its pods and those that come would look for the same room.
+    fn keep_destinations(&mut self) {
+        let moving = self.fleet.nodes.iter().filter(|machine| matches!(machine.under_way, Some(UnderWay::Command(_))));
+        let mut destinations: BTreeMap<&NodeClaimName, &NamespacedName> = BTreeMap::new();
+        for pending in moving.flat_map(|machine| machine.moving()) {
+            if let Some(claim) = &pending.planned_on {
+                destinations.entry(claim).or_insert(&pending.pod.name);
+            }
+        }
+        if destinations.is_empty() {
+            return;
+        }
+        for (id, node) in self.snapshot.nodes.iter_enumerated() {
+            if let Some(pod) = node.node_claim.as_ref().and_then(|claim| destinations.get(claim)) {
+                self.nominated.entry(id).or_insert_with(|| NamespacedName::clone(pod));
+            }
+        }
     }
 
     fn plan_what_waits(&mut self) {

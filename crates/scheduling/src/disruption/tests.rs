@@ -533,6 +533,33 @@ fn machines_of_a_command_under_way_leave_their_room_and_take_other_rooms() {
 }
 
 #[test]
+fn machines_that_pods_of_a_command_under_way_are_to_move_to_stay_until_these_are_there() {
+    let mut f = fixture();
+    node(&mut f, "going");
+    runs(&mut f, "db", 3000);
+    node(&mut f, "home");
+    runs(&mut f, "web", 100);
+    node(&mut f, "other");
+    runs(&mut f, "small", 100);
+    let change = |fleet: &mut Fleet, snapshot: &Snapshot| {
+        drifted(fleet, snapshot, &["home", "other"]);
+        let home = snapshot.nodes[of(fleet, snapshot, "home").node].node_claim.clone();
+        let going = of(fleet, snapshot, "going");
+        going.under_way = Some(UnderWay::Command(Some("Underutilized".into())));
+        for pod in &mut going.pods {
+            let Moves::As(pending) = &mut pod.moves else { continue };
+            pending.planned_on.clone_from(&home);
+        }
+    };
+    check(&f, change, expect![[r#"
+        Drifted [other] by [p-0 small] moves [small > p-0 small] saves 0 costs 2
+        going CommandUnderWay: is already being disrupted (Underutilized)
+        home Nominated: is nominated for pending pod default/db
+        other Goes: is disrupted by command 1
+    "#]]);
+}
+
+#[test]
 fn pods_that_wait_keep_the_room_that_they_find() {
     let mut f = fixture();
     node(&mut f, "a");
