@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::control_plane::{self, ControlPlane, Gates, Platform};
+use crate::control_plane::{self, ControlPlane, Gates, Kubernetes, Platform};
 use crate::controller::{self, Controller};
 pub use crate::wait::DEADLINE;
 use crate::{apply, binary, eventually, install, objects};
@@ -25,8 +25,13 @@ pub struct Cluster {
     binary: PathBuf,
 }
 
+/// The release that tests are asked for, with these feature gates.
+fn asked_for(gates: Gates) -> Result<Platform> {
+    Ok(Platform { kubernetes: Kubernetes::asked_for()?, gates })
+}
+
 impl Cluster {
-    /// Boots one.
+    /// Boots one, of the release that tests are asked for.
     pub async fn new(name: &str) -> Result<Self> {
         Self::with_arguments(name, &[]).await
     }
@@ -38,12 +43,12 @@ impl Cluster {
 
     /// With more arguments for `control-plane up`.
     pub async fn with_arguments(name: &str, arguments: &[&str]) -> Result<Self> {
-        Self::with(name, Platform::default(), arguments).await
+        Self::with(name, asked_for(Gates::Default)?, arguments).await
     }
 
     /// With every feature gate of Kubernetes on.
     pub async fn with_all_gates(name: &str) -> Result<Self> {
-        Self::of(name, Platform { gates: Gates::All, ..Platform::default() }).await
+        Self::of(name, asked_for(Gates::All)?).await
     }
 
     async fn with(name: &str, platform: Platform, arguments: &[&str]) -> Result<Self> {

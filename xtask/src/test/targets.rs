@@ -52,7 +52,7 @@ pub(super) const DRA: [Selection; 1] = [Selection {
     arguments: &["--workspace", "--test", "e2e"],
     features: FEATURES,
     lib_of: None,
-    for_tests: &["--test-threads=2", "dra::"],
+    for_tests: &["--test-threads=2", "dra::", "claims_of_random_scenarios", "driver_rollout::", "idle_claims::"],
 }];
 
 /// What the tests before asked of API servers, beside what the chart grants.

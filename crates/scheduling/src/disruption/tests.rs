@@ -551,12 +551,16 @@ fn machines_that_pods_of_a_command_under_way_are_to_move_to_stay_until_these_are
             pending.planned_on.clone_from(&home);
         }
     };
-    check(&f, change, expect![[r#"
+    check(
+        &f,
+        change,
+        expect![[r#"
         Drifted [other] by [p-0 small] moves [small > p-0 small] saves 0 costs 2
         going CommandUnderWay: is already being disrupted (Underutilized)
         home Nominated: is nominated for pending pod default/db
         other Goes: is disrupted by command 1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

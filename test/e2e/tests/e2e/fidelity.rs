@@ -6,15 +6,15 @@ use e2e::ec2::{self, Ec2, Sold};
 use e2e::fidelity::{
     self, DeviceOutcome, DeviceScenario, DisruptionOutcome, DisruptionScenario, Outcome, Scenario, Stage,
 };
-use e2e::{Controller, Gates, Platform, apply, install};
+use e2e::{Controller, Gates, Kubernetes, Platform, apply, install};
 use futures::future::join_all;
 use kube::ResourceExt;
 
 use crate::cluster::{Cluster, Corner};
 
 const SEEDS: std::ops::Range<u64> = 0..16;
-/// Seeds of scenarios of devices.
-const DEVICES: std::ops::Range<u64> = 0..6;
+/// Seeds of scenarios of devices, with the gates that are on by default and with all.
+const DEVICES: [(Gates, std::ops::Range<u64>); 2] = [(Gates::Default, 0..4), (Gates::All, 4..8)];
 /// Seeds of scenarios on machines of EC2.
 const EC2: std::ops::Range<u64> = 0..3;
 /// Seeds of scenarios with rules between pods too.
@@ -49,21 +49,25 @@ async fn random_scenarios_are_bound_as_they_were_planned() -> Result<()> {
 
 #[tokio::test]
 async fn claims_of_random_scenarios_are_allocated_as_they_were_planned() -> Result<()> {
-    let cluster = Cluster::new("fidelity-dra").await?;
-    let client = cluster.client().await?;
-    let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
-    let controller = Controller::start_ready(&options).await?;
-    let mut total = DeviceOutcome::default();
-    for seed in DEVICES {
-        let scenario = DeviceScenario::random(seed, Platform::default());
-        let outcome = scenario.play(&client, &controller, Gates::Default).await;
-        total.add(outcome.with_context(|| format!("seed {seed}"))?);
+    let kubernetes = Kubernetes::asked_for()?;
+    for (gates, seeds) in DEVICES {
+        let platform = Platform { kubernetes, gates };
+        let cluster = Cluster::of("fidelity-dra", platform).await?;
+        let client = cluster.client().await?;
+        let options = cluster.controller()?.env("BATCH_IDLE_DURATION", "1s");
+        let controller = Controller::start_ready(&options).await?;
+        let (mut total, count) = (DeviceOutcome::default(), seeds.clone().count());
+        for seed in seeds {
+            let outcome = DeviceScenario::random(seed, platform).play(&client, &controller, gates).await;
+            total.add(outcome.with_context(|| format!("seed {seed}, {gates:?} gates"))?);
+        }
+        println!("{count} scenarios on {kubernetes} with {gates:?} gates, {total}");
+        let faults: Vec<&str> = total.pods.faults().collect();
+        ensure!(faults.is_empty(), "not as planned:\n{}", faults.join("\n"));
+        ensure!(total.claims > 0, "no claim was allocated, so this says nothing");
+        controller.terminate().await?;
     }
-    println!("{} scenarios, {total}", DEVICES.count());
-    let faults: Vec<&str> = total.pods.faults().collect();
-    ensure!(faults.is_empty(), "not as planned:\n{}", faults.join("\n"));
-    ensure!(total.claims > 0, "no claim was allocated, so this says nothing");
-    controller.terminate().await.map(drop)
+    Ok(())
 }
 
 #[tokio::test]
