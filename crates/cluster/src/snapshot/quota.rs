@@ -6,10 +6,10 @@
 //! those of pods that come too late wait. A claim that the pods of a group share counts once.
 //!
 //! An extended resource is counted when a pod that asks for it is created. Of the claim that then serves it only what
-//! goes beyond that is counted under the resource (`getVerifiedPodUsage` and `addExtendedResourceQuota` of Kubernetes'
-//! `pkg/quota/v1/evaluator/core/resource_claims.go`). In a cluster a quota's status counts all pods that there are. Pods
-//! from manifests may be in it or not, so they are counted here by age: one that goes beyond both the quota and what its
-//! status counts would not be created.
+//! goes beyond that is counted under the resource (`getVerifiedPodUsage`, `addExtendedResourceQuota` of Kubernetes'
+//! `pkg/quota/v1/evaluator/core/resource_claims.go`). In a cluster a quota's status counts all pods that are there.
+//! Pods from manifests may be in it or not, so they are counted here by age: one that goes beyond both the quota and
+//! what its status counts would not be created.
 //!
 //! In a cluster a pod also waits until its claims were made, as kube-scheduler does not look at it before (`PreEnqueue`
 //! of its DynamicResources plugin). Manifests have nobody who makes claims.

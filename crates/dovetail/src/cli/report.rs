@@ -113,7 +113,7 @@ pub(super) struct PodDeviceCosts {
     /// What it takes with them, of each resource of which they cost some.
     pub(super) takes: BTreeMap<String, String>,
     pub(super) costs: Vec<DeviceCost>,
-    /// The same in words, by resource.
+    /// In words, by resource.
     #[serde(skip)]
     pub(super) told: Vec<String>,
 }

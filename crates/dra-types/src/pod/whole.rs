@@ -56,7 +56,7 @@ impl<Name: AsRef<str> + Ord + Clone, Amount: Clone> RequestsAndLimits<Name, Amou
 }
 
 impl Pod {
-    /// Fills in what the API server of a release does when the pod is created, which one from a server has been through.
+    /// Fills in what the API server of a release does when the pod is created; one from a server has been through it.
     pub fn fill_in(&mut self, kubernetes: KubernetesMinor) {
         let mut whole = RequestsAndLimits {
             requests: std::mem::take(&mut self.pod_requests),

@@ -64,8 +64,8 @@ fn entries(problems: &mut Problems, claims: &[PodClaim]) {
 }
 
 /// Checks what 1.37 demands of the attributes of constraints besides: the domain in lower case, as all formats that it
-/// declares with the API (`ResourceFullyQualifiedName` of apimachinery's `pkg/api/validate`). `field` is the path of the
-/// spec.
+/// declares with the API (`ResourceFullyQualifiedName` of apimachinery's `pkg/api/validate`). `field` is the path of
+/// the spec.
 ///
 /// # Errors
 /// The first attribute that is not so.

@@ -49,7 +49,7 @@ pub(super) enum Outcome {
         /// What the devices cost of the node's own resources.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         node_resources: BTreeMap<Arc<str>, String>,
-        /// The same claim after claim.
+        /// What they cost, claim after claim.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         costs_of_claims: Vec<CostOfClaim>,
     },

@@ -556,12 +556,12 @@ impl DeviceState {
         held.map(move |held| (held.class, held.copies, ways::costs_of(&held.costs, shape)))
     }
 
-    /// The same of a machine that the plan launches.
+    /// What they cost of a machine that the plan launches.
     pub(crate) fn costs_in(&self, bin: &Bin, shape: Option<ShapeId>) -> impl Iterator<Item = CostOfCopies<'_>> {
         self.costs_at(bin.devices.as_ref().and_then(|own| own.ledger.id()).map(Place::Machine), shape)
     }
 
-    /// The same of a node.
+    /// What they cost of a node.
     pub(crate) fn costs_on(&self, node: NodeId) -> impl Iterator<Item = CostOfCopies<'_>> {
         self.costs_at(Some(Place::Node(node)), None)
     }

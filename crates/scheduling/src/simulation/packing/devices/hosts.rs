@@ -23,8 +23,8 @@ impl Packing<'_> {
         own.zip(self.state.devices.as_ref()).map_or(0, |(own, devices)| devices.cluster.pools_brought_by(&own.ledger))
     }
 
-    /// The devices once every machine is taken to bring what it surely brings to its domain, whoever asks for it; `None`
-    /// where no machine brings anything for others. For reasons: while placing, that is only done where it pays.
+    /// The devices once every machine is taken to bring what it surely brings to its domain, whoever asks for it;
+    /// `None` where no machine brings anything for others. For reasons: while placing, that is done where it pays.
     pub(crate) fn with_all_that_is_brought(&self) -> Option<DeviceState> {
         let problem = self.problem;
         problem.devices.as_ref().filter(|of| of.devices.brings_pools())?;
