@@ -156,6 +156,11 @@ impl Pod {
         whole::together(&self.containers, |container| &container.requests)
     }
 
+    /// What the pod's containers are limited to together, as far as they are.
+    pub fn container_limits(&self) -> Resources {
+        whole::together(&self.containers, |container| &container.limits)
+    }
+
     /// How many containers use a claim of the pod, init containers included.
     pub fn containers_using(&self, claim: &str) -> u32 {
         let using = self.containers.iter().filter(|container| container.claims.iter().any(|used| **used == *claim));

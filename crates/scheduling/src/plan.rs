@@ -119,7 +119,7 @@ pub struct Machine {
     /// Labels that nobody but the NodeClaim gives: those which its requirements mention and no instance type decides,
     /// with one value each, by key name.
     pub labels: Vec<(KeyId, Arc<str>)>,
-    /// Requests of the pods plus the least that daemons and the pods' devices (KEP-5517) take among the remaining types.
+    /// Requests of the pods plus the least that daemons and the pods' devices take among the remaining types.
     pub requests: ResourceVec,
     /// Pods planned onto it, by name; none for a machine that only holds room of buffers.
     pub pods: Vec<PodId>,

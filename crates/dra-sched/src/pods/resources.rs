@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::Quantity;
 
 use crate::packing::{ClaimShare, NodeDemand};
-use dra_types::{Container, Lifetime, Pod, Resources};
+use dra_types::{Lifetime, Pod, Resources, is_for_whole_pods};
 
 /// Why a pod cannot have the node resources that its devices cost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,11 +50,6 @@ pub enum NodeResourceFault {
 
 type Amounts = BTreeMap<Arc<str>, i128>;
 
-/// Whether a pod as a whole can say what it takes of a resource.
-fn is_for_whole_pods(resource: &str) -> bool {
-    matches!(resource, "cpu" | "memory") || is_huge_page(resource)
-}
-
 fn is_huge_page(resource: &str) -> bool {
     resource.starts_with("hugepages-")
 }
@@ -65,39 +60,13 @@ fn add(total: &mut Amounts, amounts: &Resources) {
     }
 }
 
-fn raise(total: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        let most = total.entry(Arc::clone(name)).or_default();
-        *most = (*most).max(*amount);
-    }
-}
-
-/// What the containers take together, in nano-units, of requests or of limits: init containers need their most on top
-/// of the sidecars started before them.
-fn of_containers(pod: &Pod, amounts: impl Fn(&Container) -> &Resources) -> Amounts {
-    let (mut running, mut sidecars, mut starting) = (Amounts::new(), Amounts::new(), Amounts::new());
-    for container in &pod.containers {
-        match container.lifetime {
-            Lifetime::Pod => add(&mut running, amounts(container)),
-            Lifetime::Sidecar => {
-                add(&mut running, amounts(container));
-                add(&mut sidecars, amounts(container));
-                raise(&mut starting, &sidecars);
-            }
-            Lifetime::Init => {
-                let mut own = sidecars.clone();
-                add(&mut own, amounts(container));
-                raise(&mut starting, &own);
-            }
-        }
-    }
-    raise(&mut running, &starting);
-    running
+fn nano(amounts: &Resources) -> Amounts {
+    amounts.iter().map(|(name, amount)| (Arc::clone(name), amount.to_nano())).collect()
 }
 
 /// What the pod takes with what its devices cost.
 pub fn total_demand(pod: &Pod, devices: &NodeDemand) -> NodeDemand {
-    let mut total = of_containers(pod, |container| &container.requests);
+    let mut total = nano(&pod.container_requests());
     for (name, amount) in &devices.0 {
         *total.entry(Arc::clone(name)).or_default() += amount;
     }
@@ -117,7 +86,7 @@ pub fn check_node_resources(pod: &Pod, devices: &NodeDemand, free: &NodeDemand) 
     if devices.0.is_empty() {
         return Ok(());
     }
-    let containers = of_containers(pod, |container| &container.requests);
+    let containers = nano(&pod.container_requests());
     for (name, whole) in pod.pod_requests.iter().filter(|(name, _)| is_for_whole_pods(name)) {
         let of = |amounts: &Amounts| amounts.get(name).copied().unwrap_or(0);
         let needed = of(&containers) + of(&devices.0);
@@ -163,7 +132,7 @@ pub fn check_pod_limits(
         Some(_) | None => Ok(()),
     };
     // Huge pages cannot be had beyond what is set aside, so that those of devices count without a limit too.
-    let mut together = of_containers(pod, |container| &container.limits);
+    let mut together = nano(&pod.container_limits());
     for (name, amount) in devices.0.iter().filter(|(name, _)| is_huge_page(name)) {
         *together.entry(Arc::clone(name)).or_default() += amount;
     }

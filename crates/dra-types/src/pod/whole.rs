@@ -62,10 +62,7 @@ impl Pod {
             requests: std::mem::take(&mut self.pod_requests),
             limits: std::mem::take(&mut self.pod_limits),
         };
-        let containers = RequestsAndLimits {
-            requests: together(&self.containers, |container| &container.requests),
-            limits: together(&self.containers, |container| &container.limits),
-        };
+        let containers = RequestsAndLimits { requests: self.container_requests(), limits: self.container_limits() };
         whole.set_defaults(&containers, kubernetes);
         let RequestsAndLimits { requests, mut limits } = whole;
         if kubernetes >= KubernetesMinor::V1_37 {
