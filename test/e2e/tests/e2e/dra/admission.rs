@@ -1,5 +1,6 @@
-//! What the API server refuses of `resource.k8s.io`, offline commands refuse too, and nothing else: objects of the
-//! scenarios and of real drivers, as they are and with a random mistake, are created on trial and read offline.
+//! What the API server refuses of `resource.k8s.io`, and of the claims that pods and PodGroups refer to, offline commands
+//! refuse too, and nothing else: objects of the scenarios and of real drivers, as they are and with a random mistake, are
+//! created on trial and read offline.
 //!
 //! Objects of real drivers are not part of the repository, see the crate `corpus`.
 
@@ -7,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use decode::devices::{
-    AdminNamespaces, Admitted, DeviceKind, device_class, device_taint_rule, resource_claim, resource_claim_template,
-    resource_slice,
+    AdminNamespaces, Admitted, DeviceKind, device_class, device_taint_rule, pod_devices_as, pod_group_claims,
+    resource_claim, resource_claim_template, resource_slice,
 };
 use dra_types::{Compat, Gates, KubernetesMinor};
 use e2e::{Kubernetes, apply, objects};
@@ -31,6 +32,8 @@ const PARALLEL: usize = 8;
 struct Trial {
     name: String,
     object: Value,
+    /// The part of it in which mistakes are made.
+    part: &'static str,
 }
 
 impl Trial {
@@ -38,8 +41,8 @@ impl Trial {
         let mut random = Random::of_case(SEED, case);
         let mistaken = |_| {
             let mut object = self.object.clone();
-            let mistake = make_a_mistake(&mut object, &mut random);
-            Self { name: format!("{}, {mistake}", self.name), object }
+            let mistake = make_a_mistake(&mut object, self.part, &mut random);
+            Self { name: format!("{}, {mistake}", self.name), object, part: self.part }
         };
         (0..MISTAKES).map(mistaken).collect()
     }
@@ -132,7 +135,8 @@ fn read(object: &Value, compat: &Compat) -> Result<(), String> {
         Some(DeviceKind::ResourceClaim) => resource_claim(object, admitted).map(drop),
         Some(DeviceKind::ResourceClaimTemplate) => resource_claim_template(object, admitted).map(drop),
         Some(DeviceKind::DeviceTaintRule) => device_taint_rule(object, admitted).map(drop),
-        Some(DeviceKind::PodGroup) | None => Ok(()),
+        Some(DeviceKind::PodGroup) => pod_group_claims(object, admitted).map(drop),
+        None => pod_devices_as(object, admitted).map(drop),
     };
     read.map_err(|error| error.to_string())
 }
@@ -144,14 +148,16 @@ fn kind(object: &Value) -> Option<DeviceKind> {
 
 /// An object of a kind that is held to the rules, as one that somebody creates.
 fn trial(object: &Value) -> Option<Trial> {
-    let is_namespaced = match kind(object)? {
-        kind @ (DeviceKind::DeviceClass
-        | DeviceKind::ResourceSlice
-        | DeviceKind::ResourceClaim
-        | DeviceKind::ResourceClaimTemplate
-        | DeviceKind::DeviceTaintRule) => kind.is_namespaced(),
-        DeviceKind::PodGroup => return None,
+    const CLAIMS: &str = "/spec/resourceClaims";
+    let (is_namespaced, part) = match kind(object) {
+        Some(DeviceKind::PodGroup) => (true, CLAIMS),
+        Some(kind) => (kind.is_namespaced(), "/spec"),
+        None => (true, CLAIMS),
     };
+    let is_pod = object["apiVersion"] == "v1" && object["kind"] == "Pod";
+    if kind(object).is_none() && !is_pod || object.pointer(part).is_none() {
+        return None;
+    }
     // Objects of the scenarios may be there.
     let name = format!("trial-{}", object["metadata"]["name"].as_str().unwrap_or("nameless"));
     let mut trial = json!({ "metadata": { "name": name } });
@@ -162,7 +168,7 @@ fn trial(object: &Value) -> Option<Trial> {
         trial["metadata"]["namespace"] = json!(NAMESPACE);
     }
     let name = format!("{} {} {}", object["apiVersion"], object["kind"], object["metadata"]["name"]).replace('"', "");
-    Some(Trial { name, object: trial })
+    Some(Trial { name, object: trial, part })
 }
 
 /// Objects of real drivers.
@@ -179,10 +185,10 @@ fn real(folder: &Path) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// Makes one mistake in an object's spec, or a change that is none; says which.
-fn make_a_mistake(object: &mut Value, random: &mut Random) -> String {
+/// Makes one mistake in a part of an object, or a change that is none; says which.
+fn make_a_mistake(object: &mut Value, part: &str, random: &mut Random) -> String {
     let mut fields = Vec::new();
-    collect(&object["spec"], "/spec", &mut fields);
+    collect(object.pointer(part).unwrap_or(&Value::Null), part, &mut fields);
     if fields.is_empty() {
         return "as it is".to_owned();
     }
