@@ -1,6 +1,6 @@
-//! What the API server refuses of `resource.k8s.io`, and of the claims that pods and PodGroups refer to, offline commands
-//! refuse too, and nothing else: objects of the scenarios and of real drivers, as they are and with a random mistake, are
-//! created on trial and read offline.
+//! What the API server refuses of `resource.k8s.io`, and of the claims that pods and PodGroups refer to, offline
+//! commands refuse too, and nothing else: objects of the scenarios and of real drivers, as they are and with a random
+//! mistake, are created on trial and read offline.
 //!
 //! Objects of real drivers are not part of the repository, see the crate `corpus`.
 
