@@ -18,7 +18,7 @@ use dra_sched::{
 use dra_types::{
     Allocation, AttributeValue, ClaimSource, Device, KubernetesMinor, NodeAllocatableMapping, NodeFacts, NodeScope,
     NodeSelector, NodeSelectorOperator, NodeSelectorRequirement, ObjectMeta, Pod as DevicePod, Pool, ResourceClaim,
-    ResourceSlice, Resources,
+    ResourceSlice, Resources, is_for_whole_pods,
 };
 use model::{Budget, NamespacedName, Pod, Quantity, ResourceVec, Uid};
 use scheduling::{Devices, Snapshot, snapshot::NodeId};
@@ -185,9 +185,8 @@ impl Compiled {
         let nominated = || devices.nominated().map(|(node, wants)| (*node, wants));
         let mut whole = BTreeMap::new();
         for (uid, wants) in waiting.chain(nominated().map(|(_, wants)| (&wants.meta.uid, wants))) {
-            let is_of_pods = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
             let of_containers = wants.container_requests();
-            let left = wants.pod_requests.iter().filter(|(name, _)| is_of_pods(name)).map(|(name, whole)| {
+            let left = wants.pod_requests.iter().filter(|(name, _)| is_for_whole_pods(name)).map(|(name, whole)| {
                 let taken = of_containers.get(name).map_or(0, |amount| amount.to_nano());
                 (name.to_string(), whole.to_nano() - taken)
             });

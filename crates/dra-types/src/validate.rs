@@ -30,7 +30,7 @@ mod extended_resource;
 mod pods;
 mod slice_parts;
 
-pub use pods::{ADMIN_ACCESS, admin_access, domains_in_lower_case, pod, pod_group};
+pub use pods::{ADMIN_ACCESS, admin_access, pod, pod_group};
 
 const MAX_REQUESTS: usize = 32;
 const MAX_CONSTRAINTS: usize = 32;
@@ -308,18 +308,42 @@ fn claim_spec(problems: &mut Problems, field: &str, spec: &ResourceClaimSpec, co
     for (index, constraint) in spec.constraints.iter().enumerate() {
         let at = format!("{field}.constraints[{index}]");
         problems.references(&at, &constraint.requests, &names);
-        let (name, key) = match &constraint.kind {
-            ConstraintKind::MatchAttribute(name) => (name, "matchAttribute"),
-            ConstraintKind::DistinctAttribute(name) => (name, "distinctAttribute"),
-            ConstraintKind::Other => {
-                problems.invalid(&at, "exactly one of `matchAttribute` or `distinctAttribute` is required");
-                continue;
-            }
+        let Some((key, name)) = constrained(&constraint.kind) else {
+            problems.invalid(&at, "exactly one of `matchAttribute` or `distinctAttribute` is required");
+            continue;
         };
         problems.fully_qualified_name(&format!("{at}.{key}"), name);
     }
     problems.configs(&format!("{field}.config"), &spec.config, Some(&names));
     derived.finish(problems, &field);
+}
+
+/// The attribute of a constraint, and the field that names it.
+fn constrained(constraint: &ConstraintKind) -> Option<(&'static str, &QualifiedName)> {
+    match constraint {
+        ConstraintKind::MatchAttribute(name) => Some(("matchAttribute", name)),
+        ConstraintKind::DistinctAttribute(name) => Some(("distinctAttribute", name)),
+        ConstraintKind::Other => None,
+    }
+}
+
+/// Checks what 1.37 demands of the attributes of constraints besides: the domain in lower case, as all formats that it
+/// declares with the API (`ResourceFullyQualifiedName` of apimachinery's `pkg/api/validate`). `field` is the path of
+/// the spec.
+///
+/// # Errors
+/// The first attribute that is not so.
+pub fn domains_in_lower_case(spec: &ResourceClaimSpec, field: &str) -> Result<(), FieldError> {
+    for (index, constraint) in spec.constraints.iter().enumerate() {
+        let Some((key, name)) = constrained(&constraint.kind) else { continue };
+        // The API server does not look at names with several slashes.
+        let domain = name.domain().filter(|_| !name.id().contains('/'));
+        if let Some(domain) = domain.filter(|domain| domain.contains(|c: char| c.is_ascii_uppercase())) {
+            let reason = Reason::Invalid(format!("{domain:?} must be in lower case from 1.37 on"));
+            return Err(FieldError::new(format_args!("{field}.devices.constraints[{index}].{key}"), reason));
+        }
+    }
+    Ok(())
 }
 
 fn request(

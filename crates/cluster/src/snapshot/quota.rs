@@ -286,10 +286,12 @@ fn quotas(cluster: &Cluster) -> BTreeMap<Arc<str>, Vec<Left>> {
 
 /// By pod, the claim that was made first for its extended resources.
 fn first_of_pods(cluster: &Cluster) -> BTreeMap<&Uid, &Arc<str>> {
+    fn age(claim: &ResourceClaim) -> impl Ord + '_ {
+        (claim.meta.created_at, &claim.meta.name.name)
+    }
     let mut first: BTreeMap<&Uid, &ResourceClaim> = BTreeMap::new();
     for claim in cluster.devices.objects.claims.values() {
         let Some(pod) = served_extended_resources(claim) else { continue };
-        let age = |claim: &ResourceClaim| (claim.meta.created_at, Arc::clone(&claim.meta.name.name));
         let known = first.entry(pod).or_insert(claim);
         if age(claim) < age(known) {
             *known = claim;

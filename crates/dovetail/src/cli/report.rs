@@ -319,9 +319,7 @@ fn existing_node(snapshot: &Snapshot, placement: &ExistingPlacement) -> Option<E
     for pending in placement.pods.iter().filter_map(|&pod| snapshot.pods.try_get(pod)) {
         requests.saturating_add_assign(&pending.pod.shape.requests);
     }
-    for cost in placement.device_costs.iter().flat_map(|of| of.costs.iter()) {
-        requests.set(cost.resource, requests.get(cost.resource).saturating_add(cost.amount));
-    }
+    placement.device_costs.iter().for_each(|of| of.add_to(&mut requests));
     Some(ExistingNode {
         name: node.display_name().to_owned(),
         pods: pod_names(snapshot, &placement.pods),

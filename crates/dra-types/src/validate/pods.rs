@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Problems, outcome};
-use crate::claim::{ConstraintKind, RequestKind, ResourceClaimSpec};
+use crate::claim::{RequestKind, ResourceClaimSpec};
 use crate::json::{FieldError, Reason};
 use crate::pod::{ClaimSource, Lifetime, Pod, PodClaim, PodGroup};
 
@@ -61,29 +61,6 @@ fn entries(problems: &mut Problems, claims: &[PodClaim]) {
             ClaimSource::Template(name) => problems.subdomain(&format!("{at}.resourceClaimTemplateName"), name, 253),
         }
     }
-}
-
-/// Checks what 1.37 demands of the attributes of constraints besides: the domain in lower case, as all formats that it
-/// declares with the API (`ResourceFullyQualifiedName` of apimachinery's `pkg/api/validate`). `field` is the path of
-/// the spec.
-///
-/// # Errors
-/// The first attribute that is not so.
-pub fn domains_in_lower_case(spec: &ResourceClaimSpec, field: &str) -> Result<(), FieldError> {
-    for (index, constraint) in spec.constraints.iter().enumerate() {
-        let (name, key) = match &constraint.kind {
-            ConstraintKind::MatchAttribute(name) => (name, "matchAttribute"),
-            ConstraintKind::DistinctAttribute(name) => (name, "distinctAttribute"),
-            ConstraintKind::Other => continue,
-        };
-        // The API server does not look at names with several slashes.
-        let domain = name.domain().filter(|_| !name.id().contains('/'));
-        if let Some(domain) = domain.filter(|domain| domain.contains(|c: char| c.is_ascii_uppercase())) {
-            let reason = Reason::Invalid(format!("{domain:?} must be in lower case from 1.37 on"));
-            return Err(FieldError::new(format_args!("{field}.devices.constraints[{index}].{key}"), reason));
-        }
-    }
-    Ok(())
 }
 
 /// Checks that a claim or template asks for access as administrator only where that is allowed. `field` is the path of

@@ -111,12 +111,7 @@ impl Demand {
                 let Some(resource) = names.find_resource(name).filter(|resource| extra.get(*resource) > 0) else {
                     continue;
                 };
-                let units = |nano: i128| {
-                    let quantity = Quantity::from_nano(nano, model::quantity::Format::DecimalSi).ok()?;
-                    let mut amount = ResourceVec::default();
-                    amount.set_quantity(resource, &quantity).ok()?;
-                    Some(amount.get(resource))
-                };
+                let units = |nano: i128| Some(of_nano(resource, nano)?.get(resource));
                 let Some(amount) = units(cost.amount).filter(|amount| *amount > 0) else { continue };
                 let claim = self.entries.get(share.place).cloned();
                 let (devices, each) = (cost.devices, cost.each.and_then(units));
@@ -153,11 +148,17 @@ pub fn device_costs(pod: &Pod, devices: &NodeDemand, names: &Interner) -> Option
         if more <= 0 {
             continue;
         }
-        let resource = names.find_resource(&name)?;
-        let quantity = Quantity::from_nano(more, model::quantity::Format::DecimalSi).ok()?;
-        extra.set_quantity(resource, &quantity).ok()?;
+        extra.saturating_add_assign(&of_nano(names.find_resource(&name)?, more)?);
     }
     Some(extra)
+}
+
+/// So many nano-units of one resource.
+fn of_nano(resource: ResourceId, nano: i128) -> Option<ResourceVec> {
+    let quantity = Quantity::from_nano(nano, model::quantity::Format::DecimalSi).ok()?;
+    let mut amount = ResourceVec::default();
+    amount.set_quantity(resource, &quantity).ok()?;
+    Some(amount)
 }
 
 /// Amounts by name, in nano-units.

@@ -187,9 +187,7 @@ fn with_plan(snapshot: &Snapshot, plan: &Plan, asked: PodId, target: Target) -> 
     // What others' devices cost is not among what their pods request.
     let devices = |costs: &[PodDeviceCosts]| {
         let mut total = ResourceVec::default();
-        for cost in costs.iter().filter(|of| of.pod != asked).flat_map(|of| of.costs.iter()) {
-            total.set(cost.resource, total.get(cost.resource).saturating_add(cost.amount));
-        }
+        costs.iter().filter(|of| of.pod != asked).for_each(|of| of.add_to(&mut total));
         total
     };
     for placement in &plan.existing {

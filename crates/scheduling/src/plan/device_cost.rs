@@ -77,16 +77,22 @@ impl Wanted {
 }
 
 impl PodDeviceCosts {
+    /// Adds them to what the pod requests, or to what others take too.
+    pub fn add_to(&self, total: &mut ResourceVec) {
+        for cost in self.costs.iter() {
+            total.set(cost.resource, total.get(cost.resource).saturating_add(cost.amount));
+        }
+    }
+
     /// What the pod takes of each resource of which its devices cost some, by resource name; it requests so much.
     pub fn wanted(&self, requests: &ResourceVec, names: &Interner) -> Vec<Wanted> {
         let mut resources: Vec<ResourceId> = self.costs.iter().map(|cost| cost.resource).collect();
         resources.sort_by_key(|resource| names.resource_name(*resource));
         resources.dedup();
-        let wanted = resources.into_iter().map(|resource| {
-            let costs = self.costs.iter().filter(|cost| cost.resource == resource);
-            let amount = costs.fold(requests.get(resource), |sum, cost| sum.saturating_add(cost.amount));
-            Wanted { resource, amount, costs: Some(Arc::clone(&self.costs)) }
-        });
-        wanted.collect()
+        let mut total = requests.clone();
+        self.add_to(&mut total);
+        let costs = || Some(Arc::clone(&self.costs));
+        let wanted = |resource| Wanted { resource, amount: total.get(resource), costs: costs() };
+        resources.into_iter().map(wanted).collect()
     }
 }

@@ -430,28 +430,21 @@ impl DeviceState {
         if is_kept_apart {
             all.push(Trouble { why: KEPT_APART.into(), usable: 0, shapes: IdSet::default() });
         }
-        for (shape, why) in ways.iter().flat_map(|ways| &ways.not_covered) {
-            match all.iter_mut().find(|known| known.why == *why) {
-                Some(known) => known.shapes.extend(*shape),
-                None => {
-                    let shapes = shape.iter().copied().collect();
-                    all.push(Trouble { why: Arc::clone(why), usable: u64::MAX, shapes });
-                }
-            }
-        }
-        for refused in &offer.refused {
+        // What has the devices, and only says too little of itself, is nearest.
+        let not_covered = ways.iter().flat_map(|ways| &ways.not_covered);
+        let not_covered = not_covered.map(|(shape, why)| (Arc::clone(why), u64::MAX, *shape));
+        let refused = offer.refused.iter().map(|refused| {
             let explained = Explanation::of(inventory, &refused.refusal, &|_| None);
             let why: Arc<str> = match refused.domain.0.is_empty() {
                 true => explained.message.into(),
                 false => format!("in {}: {}", refused.domain, explained.message).into(),
             };
+            (why, explained.requests.iter().map(|request| request.usable).sum(), refused.shape)
+        });
+        for (why, usable, shape) in not_covered.chain(refused) {
             match all.iter_mut().find(|known| known.why == why) {
-                Some(known) => known.shapes.extend(refused.shape),
-                None => all.push(Trouble {
-                    why,
-                    usable: explained.requests.iter().map(|request| request.usable).sum(),
-                    shapes: refused.shape.into_iter().collect(),
-                }),
+                Some(known) => known.shapes.extend(shape),
+                None => all.push(Trouble { why, usable, shapes: shape.into_iter().collect() }),
             }
         }
         all

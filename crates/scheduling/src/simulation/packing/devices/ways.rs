@@ -12,8 +12,7 @@ use model::{IdSet, KeyId, Requirement, Requirements, ResourceVec, SearchEnd, Val
 
 use super::hosts::value_of;
 use crate::catalogue::OfferingId;
-use crate::devices::Demand;
-use crate::devices::DeviceCost;
+use crate::devices::{Demand, DeviceCost};
 use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
@@ -83,7 +82,7 @@ impl Ways {
     }
 
     pub(super) fn answers(&self, wanted: u32) -> bool {
-        self.asked >= wanted || self.most() < self.asked && !self.end.is_out_of_budget()
+        self.asked >= wanted || self.most() < self.asked && self.is_decided()
     }
 }
 
