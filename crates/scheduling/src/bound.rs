@@ -470,10 +470,7 @@ fn taking(problem: &Problem<'_>, pool: PoolRank, class: ClassId, devices: &Devic
         }
         taking.union_with(&here);
     }
-    if problem.classes[class].devices.is_some() {
-        let unserved = taking.iter().filter(|offering| !devices.serves(class, pool, *offering)).collect();
-        taking.difference_with(&unserved);
-    }
+    devices.keep_serving(class, pool, &mut taking);
     taking
 }
 

@@ -109,6 +109,20 @@ impl Requirements {
         self.by_key.get(self.position(key).ok()?).map(|requirement| &**requirement)
     }
 
+    /// The requirement on `key`, as [`Self::get`] finds it, for one after the other of conjunctions that are much alike:
+    /// it looks first where the key was in the one before.
+    pub fn get_near(&self, key: KeyId, position: &mut usize) -> Option<&Requirement> {
+        let there = self.by_key.get(*position).filter(|requirement| requirement.key == key);
+        let found = match there {
+            Some(found) => found,
+            None => {
+                *position = self.position(key).ok()?;
+                self.by_key.get(*position)?
+            }
+        };
+        Some(&**found)
+    }
+
     /// Whether `key` is restricted.
     pub fn contains_key(&self, key: KeyId) -> bool {
         self.position(key).is_ok()

@@ -106,12 +106,14 @@ impl<'p> Devices<'p> {
         }
     }
 
-    /// Whether a pool's machines from an offering have devices for a copy of a class.
-    pub(super) fn serves(&self, class: ClassId, pool: PoolRank, offering: OfferingId) -> bool {
+    /// Leaves of a pool's offerings those whose machines have devices for a copy of a class, where that is told.
+    pub(super) fn keep_serving(&self, class: ClassId, pool: PoolRank, offerings: &mut IdSet<OfferingId>) {
         let demand = self.of.as_ref().and_then(|of| of.problem.classes[class].devices.as_ref());
         let by_pool = demand.and_then(|devices| self.served.get(&devices.demand));
-        let of_pool = by_pool.and_then(|pools| pools.get(pool.index()));
-        of_pool.is_none_or(|of_pool| of_pool.get(&offering).is_some_and(|copies| *copies > 0))
+        if let Some(of_pool) = by_pool.and_then(|pools| pools.get(pool.index())) {
+            let serving = of_pool.iter().filter(|(_, copies)| **copies > 0).map(|(&offering, _)| offering);
+            offerings.intersect_with(&serving.collect());
+        }
     }
 
     /// What a new machine has.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use model::{IdSet, IdVec, Interner, KeyId, ResourceVec, ValueSet, collections::FastMap};
+use model::{IdSet, IdVec, Interner, KeyId, Requirement, ResourceVec, ValueSet, collections::FastMap};
 
 use super::fit_index::FitIndex;
 use crate::{
@@ -64,6 +64,15 @@ pub(crate) struct OfKey {
     pub(crate) mentioned: IdSet<OfferingId>,
     /// The offerings that leave several of its values possible.
     pub(crate) open: IdSet<OfferingId>,
+    /// Those that define it, by what they say: a type is sold in dozens of ways, so there are far fewer of these.
+    pub(crate) by_values: Vec<OfValues>,
+}
+
+/// The offerings that say the same of a key.
+#[derive(Debug)]
+pub(crate) struct OfValues {
+    pub(crate) values: ValueSet,
+    pub(crate) offerings: Vec<OfferingId>,
 }
 
 /// What offerings hold beside daemons.
@@ -74,6 +83,9 @@ pub(crate) struct Net {
     /// Requests of the daemons that would run there.
     pub(crate) daemons: IdVec<OfferingId, ResourceVec>,
     pub(crate) fit: FitIndex,
+    /// Which offerings hold the same, by a number from 0: mostly those of a type.
+    kinds: IdVec<OfferingId, usize>,
+    kind_count: usize,
 }
 
 impl Net {
@@ -83,7 +95,35 @@ impl Net {
         names: &Interner,
     ) -> Self {
         let fit = FitIndex::new(&net, names.resource_count());
-        Self { net, daemons, fit }
+        let mut numbers: FastMap<&ResourceVec, usize> = FastMap::default();
+        let mut last: Option<(&ResourceVec, usize)> = None;
+        let kind_of = |net| {
+            let number = match last {
+                Some((before, number)) if before == net => number,
+                _ => {
+                    let next = numbers.len();
+                    *numbers.entry(net).or_insert(next)
+                }
+            };
+            last = Some((net, number));
+            number
+        };
+        let kinds = net.iter().map(kind_of).collect();
+        let kind_count = numbers.len();
+        Self { net, daemons, fit, kinds, kind_count }
+    }
+
+    /// How often requests fit into a machine of each of the offerings.
+    pub(crate) fn times<'a>(
+        &'a self,
+        requests: &'a ResourceVec,
+        offerings: impl Iterator<Item = OfferingId> + 'a,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let mut known: Vec<Option<u32>> = vec![None; self.kind_count];
+        offerings.map(move |offering| {
+            let times = || requests.times_in(&self.net[offering], u32::MAX);
+            known.get_mut(self.kinds[offering]).map_or_else(times, |known| *known.get_or_insert_with(times))
+        })
     }
 }
 
@@ -101,16 +141,36 @@ impl<'s> CatalogueIndex<'s> {
     }
 
     fn look_for(&self, key: KeyId) -> OfKey {
-        let len = self.catalogue.offerings.len();
-        let mut of_key = OfKey { mentioned: IdSet::with_len(len), open: IdSet::with_len(len) };
-        for (id, offering) in self.catalogue.offerings.iter_enumerated() {
-            let Some(requirement) = offering.requirements.get(key) else { continue };
-            of_key.mentioned.insert(id);
-            if requirement.values.single_value().is_none() && requirement.values != ValueSet::only_absent() {
-                of_key.open.insert(id);
+        let catalogue = self.catalogue;
+        let len = catalogue.offerings.len();
+        let (mut mentioned, mut open) = (IdSet::with_len(len), IdSet::with_len(len));
+        let mut by_values: Vec<OfValues> = Vec::new();
+        let mut indices: FastMap<&ValueSet, usize> = FastMap::default();
+        let mut position = 0;
+        let mut last: Option<(&Requirement, usize)> = None;
+        for (id, offering) in catalogue.offerings.iter_enumerated() {
+            let Some(requirement) = offering.requirements.get_near(key, &mut position) else { continue };
+            let values = &requirement.values;
+            // What offerings of a type have in common is one object.
+            let index = match last {
+                Some((before, index)) if std::ptr::eq(before, requirement) => index,
+                _ => *indices.entry(values).or_insert_with(|| {
+                    by_values.push(OfValues { values: values.clone(), offerings: Vec::new() });
+                    by_values.len() - 1
+                }),
+            };
+            last = Some((requirement, index));
+            if let Some(of_values) = by_values.get_mut(index) {
+                of_values.offerings.push(id);
             }
         }
-        of_key
+        for OfValues { values, offerings } in &by_values {
+            mentioned.extend(offerings.iter().copied());
+            if values.single_value().is_none() && *values != ValueSet::only_absent() {
+                open.extend(offerings.iter().copied());
+            }
+        }
+        OfKey { mentioned, open, by_values }
     }
 
     /// The offerings that define the key with one of the wanted values possible.
@@ -123,10 +183,8 @@ impl<'s> CatalogueIndex<'s> {
     ) -> &'l IdSet<OfferingId> {
         lookups.agreeing.entry((key, wanted.clone())).or_insert_with(|| {
             let mut agreeing = IdSet::with_len(self.catalogue.offerings.len());
-            agreeing.extend(self.of_key(key).mentioned.iter().filter(|&id| {
-                let offered = self.catalogue.offerings[id].requirements.get(key);
-                offered.is_some_and(|offered| offered.values.intersects(wanted, names))
-            }));
+            let offered = self.of_key(key).by_values.iter().filter(|offered| offered.values.intersects(wanted, names));
+            agreeing.extend(offered.flat_map(|offered| &offered.offerings).copied());
             agreeing
         })
     }

@@ -16,10 +16,10 @@ impl Staircase {
     /// The front of the offerings of a pool that a fit allows.
     pub(crate) fn new(table: &PoolTable<'_>, fit: &Fit) -> Self {
         let mut steps: Vec<(u32, PriceNanoUsdPerHour)> = Vec::new();
+        let mut times = table.times(&fit.requests, fit.by_price.iter().map(|(_, offering)| *offering));
         for of_price in fit.by_price.chunk_by(|(one, _), (other, _)| one == other) {
             // Of equal prices the one that holds most.
-            let holds =
-                of_price.iter().map(|(_, offering)| fit.requests.times_in(table.net(*offering), u32::MAX)).max();
+            let holds = times.by_ref().take(of_price.len()).max();
             let most = steps.last().map_or(0, |(most, _)| *most);
             if let (Some(copies), Some((price, _))) = (holds.filter(|copies| *copies > most), of_price.first()) {
                 steps.push((copies, *price));

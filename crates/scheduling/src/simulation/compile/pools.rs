@@ -366,6 +366,15 @@ impl<'s> PoolTable<'s> {
         &self.holds.net[offering]
     }
 
+    /// How often requests fit into a machine of each of the offerings that holds nothing.
+    pub(crate) fn times<'a>(
+        &'a self,
+        requests: &'a ResourceVec,
+        offerings: impl Iterator<Item = OfferingId> + 'a,
+    ) -> impl Iterator<Item = u32> + 'a {
+        self.holds.times(requests, offerings)
+    }
+
     /// The offerings with at least `amount`, which is above zero; `None` when there are none.
     pub(crate) fn at_least(&self, resource: ResourceId, amount: i64) -> Option<&IdSet<OfferingId>> {
         self.holds.fit.at_least(resource, amount)

@@ -44,13 +44,16 @@ use self::{
 };
 use super::plan_run::PlanRun;
 use super::state::{Bin, BinId};
-use crate::devices::DeviceCost;
 use crate::simulation::compile::classes::ClassId;
 use crate::simulation::compile::devices::ProblemDevices;
 use crate::simulation::compile::pools::{PoolRank, PoolTable};
 use crate::simulation::compile::problem::Problem;
 use crate::tuning::{KEPT_DEVICE_ANSWERS, STEPS_PER_QUESTION};
-use crate::{catalogue::OfferingId, devices::NodeDevices, snapshot::NodeId};
+use crate::{
+    catalogue::OfferingId,
+    devices::{DemandId, DeviceCost, NodeDevices},
+    snapshot::NodeId,
+};
 
 pub(crate) use hosts::pinned;
 pub(crate) use released::BeforeRelease;
@@ -172,8 +175,8 @@ pub(crate) enum Pick {
 /// Copies of a class, how many, and what the devices of each cost of their place, where they cost anything.
 type CostOfCopies<'a> = (ClassId, u32, Option<&'a Arc<[DeviceCost]>>);
 
-/// A question: class, variant, place, version of the place.
-type Question = (ClassId, usize, Spot, u64);
+/// A question: demand, variant, place, version of the place. Classes that want the same of devices share its answer.
+type Question = (DemandId, usize, Spot, u64);
 
 /// What is taken of devices.
 #[derive(Debug)]
@@ -323,6 +326,7 @@ impl DeviceState {
         let Asking { problem, run, bins, .. } = asking;
         let DeviceRequest { spot, class, variant, copies: wanted } = request;
         let of_problem = problem.devices.as_ref()?;
+        let of_class = problem.classes[class].devices.as_ref()?;
         let claims = of_problem.claims(&problem.classes[class], variant);
         if claims.is_empty() {
             return None;
@@ -339,7 +343,7 @@ impl DeviceState {
             (Spot::Node(node), ..) => (spot, self.of_nodes.get(&node).copied().unwrap_or(0)),
             (Spot::Bin(_) | Spot::New(_), ..) => (spot, 0),
         };
-        let question = (class, variant, spot, version);
+        let question = (of_class.demand, variant, spot, version);
         // A kept answer holds as long as nothing changed that other machines can see, and if it was asked for enough
         // copies.
         if let Some((at, kept)) = self.kept.borrow().get(&question)
@@ -626,9 +630,9 @@ impl DeviceState {
     pub(crate) fn release(&mut self, problem: &Problem<'_>, bin: &mut Bin) {
         self.pin_decided(problem, bin);
         let (Some(of_problem), Some(own)) = (&problem.devices, &mut bin.devices) else { return };
-        let table = &problem.pools[bin.pool];
-        let left = table.shapes.shapes(&bin.offerings);
-        if own.ledger.shapes().into_iter().flatten().all(|shape| left.contains(shape)) {
+        let held: IdSet<ShapeId> = own.ledger.shapes().into_iter().flatten().collect();
+        let left = problem.pools[bin.pool].shapes.among(&held, &bin.offerings);
+        if held.is_subset(&left) {
             return;
         }
         let own = Arc::make_mut(own);

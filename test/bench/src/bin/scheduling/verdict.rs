@@ -39,13 +39,20 @@ fn cheapest(
     let catalogue = &pool.catalogue;
     let wanted = requests(snapshot, pods);
     let offerings = types.iter().flat_map(|&of| catalogue.offerings_of(of));
-    let launchable = offerings.filter(|&id| {
+    let is_possible = |id: OfferingId| {
         let offering = &catalogue.offerings[id];
         offering.launchable()
             && wanted.iter().all(|(resource, amount)| amount <= offering.allocatable.get(resource))
             && agrees(snapshot, catalogue, id, requirements)
-    });
-    let id = launchable.min_by_key(|&id| (catalogue.offerings[id].price, id))?;
+    };
+    let mut best: Option<(PriceNanoUsdPerHour, OfferingId)> = None;
+    for offered in offerings.map(|id| (catalogue.offerings[id].price, id)) {
+        // Looking at labels takes longest, so it is left to what would be better.
+        if best.is_none_or(|best| offered < best) && is_possible(offered.1) {
+            best = Some(offered);
+        }
+    }
+    let (_, id) = best?;
     let offering = &catalogue.offerings[id];
     Some(Launch {
         offering: id,

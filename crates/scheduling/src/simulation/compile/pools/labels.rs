@@ -35,19 +35,24 @@ impl PoolTable<'_> {
     /// The members by the values that they leave a label, where these are finitely many.
     pub(crate) fn by_values(&self, key: KeyId) -> Vec<WithValues> {
         let mut groups: Vec<WithValues> = Vec::new();
-        let mut position: FastMap<&[ValueId], usize> = FastMap::default();
-        for offering in self.members.iter() {
-            let requirement = self.catalogue.offerings[offering].requirements.get(key);
-            let Some(values) = requirement.and_then(|requirement| requirement.values.finite_values()) else { continue };
-            let position = *position.entry(values).or_insert_with(|| {
+        let mut indices: FastMap<&[ValueId], usize> = FastMap::default();
+        for of_values in &self.index.of_key(key).by_values {
+            let Some(values) = of_values.values.finite_values() else { continue };
+            let mut members =
+                of_values.offerings.iter().copied().filter(|&offering| self.members.contains(offering)).peekable();
+            if members.peek().is_none() {
+                continue;
+            }
+            let index = *indices.entry(values).or_insert_with(|| {
                 let offerings = IdSet::with_len(self.catalogue.offerings.len());
                 groups.push(WithValues { values: values.to_vec(), offerings });
                 groups.len() - 1
             });
-            if let Some(group) = groups.get_mut(position) {
-                group.offerings.insert(offering);
+            if let Some(group) = groups.get_mut(index) {
+                group.offerings.extend(members);
             }
         }
+        groups.sort_by_key(|group| group.offerings.iter().next());
         groups
     }
 }

@@ -61,6 +61,12 @@ impl ShapesOfPool {
         offerings.intersect_with(&self.offerings(&[shape].into_iter().collect()));
     }
 
+    /// Of these shapes, those that some of the offerings have.
+    pub(crate) fn among(&self, shapes: &IdSet<ShapeId>, offerings: &IdSet<OfferingId>) -> IdSet<ShapeId> {
+        let those = self.by_shape.iter().filter(|(shape, of)| shapes.contains(*shape) && of.intersects(offerings));
+        those.map(|(shape, _)| *shape).collect()
+    }
+
     /// The shapes of some offerings.
     pub(crate) fn shapes(&self, offerings: &IdSet<OfferingId>) -> IdSet<ShapeId> {
         self.by_shape.iter().filter(|(_, of)| of.intersects(offerings)).map(|(shape, _)| *shape).collect()
