@@ -598,12 +598,12 @@ impl DeviceState {
         // Answers that were kept for the machine no longer hold.
         own.version = self.new_version();
         // Devices can cost CPU or memory of the machine (KEP-5517), by shape, since the type is still open.
-        for (shape, extra) in &way.extra {
-            let Some(shape) = shape else { continue };
-            let more = times(extra, copies);
-            match own.extra.iter_mut().find(|(known, _)| known == shape) {
+        for cost in way.costs.iter() {
+            let Some(shape) = cost.shape else { continue };
+            let more = times(&cost.extra, copies);
+            match own.extra.iter_mut().find(|(known, _)| *known == shape) {
                 Some((_, held)) => held.saturating_add_assign(&more),
-                None => own.extra.push((*shape, more)),
+                None => own.extra.push((shape, more)),
             }
         }
         // The NodeClaim says how many devices of each driver are expected, whichever shape is launched.

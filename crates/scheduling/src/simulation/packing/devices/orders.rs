@@ -370,8 +370,8 @@ impl Question<'_> {
                 let mut offerings = way.offerings.clone();
                 offerings.intersect_with(&table.shapes.offerings(&shapes));
                 allocations.shapes = shapes;
-                let (pins, extra, costs) = (way.pins.clone(), way.extra.clone(), Arc::clone(&way.costs));
-                ways.push(Way { allocations, copies: way.copies, offerings, pins, extra, costs, score: way.score });
+                let (pins, costs) = (way.pins.clone(), Arc::clone(&way.costs));
+                ways.push(Way { allocations, copies: way.copies, offerings, pins, costs, score: way.score });
             }
         }
         let (mut most, mut too_many) = (0, way.copies);

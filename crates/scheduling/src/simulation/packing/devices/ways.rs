@@ -18,8 +18,25 @@ use crate::simulation::compile::pools::PoolTable;
 use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::state::Bin;
 
-/// What devices cost of the machine, by shape (None for a node that publishes), claim after claim.
-pub(crate) type Costs = Arc<[(Option<ShapeId>, Arc<[DeviceCost]>)]>;
+/// What the devices of a copy cost of the machine's own resources, by shape, where they cost anything.
+pub(crate) type Costs = Arc<[CostOfCopy]>;
+
+/// What they cost on one shape.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CostOfCopy {
+    /// The shape; `None` for a node that publishes.
+    pub(super) shape: Option<ShapeId>,
+    /// All of it.
+    pub(super) extra: ResourceVec,
+    /// What it is made up of, claim after claim.
+    by_claim: Arc<[DeviceCost]>,
+}
+
+impl CostOfCopy {
+    fn is_any(&self) -> bool {
+        !self.extra.is_zero()
+    }
+}
 
 /// One way to give copies of a class their devices.
 #[derive(Debug)]
@@ -31,9 +48,6 @@ pub(crate) struct Way {
     pub(crate) offerings: IdSet<OfferingId>,
     /// Labels that the machine will have.
     pub(super) pins: Requirements,
-    /// What a copy costs of the machine's own resources, by shape, where it costs anything.
-    pub(super) extra: Vec<(Option<ShapeId>, ResourceVec)>,
-    /// What that is made up of.
     pub(super) costs: Costs,
     /// kube-scheduler's score of the first copy: more for earlier alternatives of firstAvailable requests.
     pub(crate) score: u32,
@@ -94,15 +108,13 @@ impl Way {
 
     /// What a copy costs of a machine of a shape besides, where it costs anything.
     pub(crate) fn extra(&self, shape: Option<ShapeId>) -> Option<&ResourceVec> {
-        self.extra.iter().find(|(of, _)| *of == shape).map(|(_, extra)| extra)
+        self.costs.iter().find(|cost| cost.shape == shape).map(|cost| &cost.extra)
     }
 
     /// What a copy takes on a node that is there; the most of any shape that it may have.
     pub(crate) fn extra_on_node(&self) -> ResourceVec {
         let mut most = ResourceVec::default();
-        for (_, extra) in &self.extra {
-            most.max_assign(extra);
-        }
+        self.costs.iter().for_each(|cost| most.max_assign(&cost.extra));
         most
     }
 
@@ -114,7 +126,7 @@ impl Way {
 
 /// What a copy costs on a shape; on a node of which no shape is given, on the first that it may have.
 pub(super) fn costs_of(costs: &Costs, shape: Option<ShapeId>) -> Option<&Arc<[DeviceCost]>> {
-    costs.iter().find(|(of, _)| shape.is_none() || *of == shape).map(|(_, costs)| costs)
+    costs.iter().find(|cost| shape.is_none() || cost.shape == shape).map(|cost| &cost.by_claim)
 }
 
 /// Drops the offerings that do not hold `requests` and what devices cost besides.
@@ -165,7 +177,7 @@ pub(crate) fn narrow(
     if let Some((way, _)) = more {
         offerings.intersect_with(&way.offerings);
     }
-    let costs = held.is_some_and(|held| !held.extra.is_empty()) || more.is_some_and(|(way, _)| !way.extra.is_empty());
+    let costs = held.is_some_and(|held| !held.extra.is_empty()) || more.is_some_and(|(way, _)| !way.costs.is_empty());
     if !costs {
         return;
     }
@@ -219,17 +231,13 @@ impl Asked<'_, '_> {
         if !allocations.domain.0.is_empty() || !shapes.is_subset(&allocations.shapes) {
             return None;
         }
-        let mut of = |shape: Option<ShapeId>| Some((shape, costing.extra(&allocations, shape)?));
-        let extra: Option<Vec<_>> = if shapes.is_empty() {
-            Some(vec![of(None)?])
-        } else {
-            shapes.iter().map(|shape| of(Some(shape))).collect()
-        };
-        let copies = allocations.copies;
-        let mut extra = extra?;
-        extra.retain(|(_, extra)| !extra.is_zero());
-        let (costs, offerings) = (self.costs(&allocations, &extra), IdSet::default());
-        Some(Way { allocations, copies, offerings, pins: Requirements::default(), extra, costs, score: 0 })
+        let mut costs = Vec::new();
+        let all = if shapes.is_empty() { vec![None] } else { shapes.iter().map(Some).collect() };
+        for shape in all {
+            costs.extend(Some(costing.cost(&allocations, shape)?).filter(CostOfCopy::is_any));
+        }
+        let (copies, offerings, costs) = (allocations.copies, IdSet::default(), costs.into());
+        Some(Way { allocations, copies, offerings, pins: Requirements::default(), costs, score: 0 })
     }
 
     /// One way for each score that its shapes have; for pods without firstAvailable all scores are equal. And one for
@@ -244,12 +252,10 @@ impl Asked<'_, '_> {
         let Some((pins, in_domain)) = self.domain(table, &allocations.domain) else { return };
         let mut by_score: BTreeMap<Reverse<u32>, Vec<IdSet<ShapeId>>> = BTreeMap::new();
         let devices = self.of_problem;
-        let mut extra = Vec::new();
+        let mut costs = Vec::new();
         for shape in allocations.shapes.iter() {
-            let Some(of_shape) = costing.extra(allocations, Some(shape)) else { continue };
-            if !of_shape.is_zero() {
-                extra.push((Some(shape), of_shape));
-            }
+            let Some(of_shape) = costing.cost(allocations, Some(shape)) else { continue };
+            costs.extend(Some(of_shape).filter(CostOfCopy::is_any));
             let of_score = by_score.entry(Reverse(allocations.score(Some(shape), 0))).or_default();
             let bring_alike = |shapes: &&mut IdSet<ShapeId>| {
                 let first = shapes.iter().next();
@@ -262,7 +268,7 @@ impl Asked<'_, '_> {
                 None => of_score.push([shape].into_iter().collect()),
             }
         }
-        let costs = self.costs(allocations, &extra);
+        let costs: Costs = costs.into();
         let by_score = by_score.into_iter().flat_map(|(score, of)| of.into_iter().map(move |shapes| (score, shapes)));
         for (score, shapes) in by_score {
             let mut offerings = table.shapes.offerings(&shapes);
@@ -275,8 +281,8 @@ impl Asked<'_, '_> {
             let mut allocations = allocations.clone();
             allocations.shapes = shapes;
             let (copies, score) = (allocations.copies, score.0);
-            let (pins, extra, costs) = (pins.clone(), extra.clone(), Arc::clone(&costs));
-            let way = Way { allocations, copies, offerings, pins, extra, costs, score };
+            let (pins, costs) = (pins.clone(), Arc::clone(&costs));
+            let way = Way { allocations, copies, offerings, pins, costs, score };
             self.decide(table, way, ways);
         }
     }
@@ -301,9 +307,8 @@ impl Asked<'_, '_> {
                     allocations.domain.0.insert(Arc::clone(name), names.value_arc(value));
                     pins.insert_intersect(Requirement::new(*key, ValueSet::one(value)), names);
                 }
-                let (extra, costs) = (way.extra.clone(), Arc::clone(&way.costs));
-                let offerings = IdSet::default();
-                Way { allocations, copies: way.copies, offerings, pins, extra, costs, score: way.score }
+                let (offerings, costs) = (IdSet::default(), Arc::clone(&way.costs));
+                Way { allocations, copies: way.copies, offerings, pins, costs, score: way.score }
             });
             decided.offerings.insert(offering);
         }
@@ -326,14 +331,6 @@ impl Asked<'_, '_> {
         }
         Some((pins, inside))
     }
-
-    /// What a copy costs besides, claim after claim, on the shapes where it costs anything.
-    fn costs(&self, allocations: &Allocations, extra: &[(Option<ShapeId>, ResourceVec)]) -> Costs {
-        let names = self.problem.names();
-        let of_shape =
-            extra.iter().map(|(shape, extra)| (*shape, self.demand.costs(allocations, *shape, extra, names)));
-        of_shape.collect()
-    }
 }
 
 /// Works out what copies cost of a machine, and keeps why that is more than some pods say of themselves.
@@ -343,10 +340,17 @@ struct Costing<'a, 'p, 's> {
 }
 
 impl Costing<'_, '_, '_> {
-    /// What a copy costs of the machine besides; `None` where it can't have that.
-    fn extra(&mut self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<ResourceVec> {
-        match self.asked.demand.extra(allocations, shape, self.asked.problem.names()) {
-            Ok(extra) => extra,
+    /// What a copy costs of the machine besides, which can be nothing; `None` where it can't have that.
+    fn cost(&mut self, allocations: &Allocations, shape: Option<ShapeId>) -> Option<CostOfCopy> {
+        let (demand, names) = (self.asked.demand, self.asked.problem.names());
+        match demand.extra(allocations, shape, names) {
+            Ok(extra) => extra.map(|extra| {
+                let by_claim = match extra.is_zero() {
+                    true => Arc::default(),
+                    false => demand.costs(allocations, shape, &extra, names),
+                };
+                CostOfCopy { shape, extra, by_claim }
+            }),
             Err(fault) => {
                 self.not_covered.push((shape, fault.to_string().into()));
                 None
