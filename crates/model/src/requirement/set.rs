@@ -109,8 +109,8 @@ impl Requirements {
         self.by_key.get(self.position(key).ok()?).map(|requirement| &**requirement)
     }
 
-    /// The requirement on `key`, as [`Self::get`] finds it, for one after the other of conjunctions that are much alike:
-    /// it looks first where the key was in the one before.
+    /// The requirement on `key`, as [`Self::get`] finds it. For one after the other of conjunctions that are much alike
+    /// it is quicker: it looks first where the key was in the one before.
     pub fn get_near(&self, key: KeyId, position: &mut usize) -> Option<&Requirement> {
         let there = self.by_key.get(*position).filter(|requirement| requirement.key == key);
         let found = match there {
