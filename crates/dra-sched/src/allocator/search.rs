@@ -21,15 +21,17 @@ use crate::faults::Fault;
 use crate::inventory::Inventory;
 use crate::inventory::view::{PoolPosition, Position, View};
 use crate::ledger::Taken;
-use crate::tuning::{LOOKS_BEFORE_PROOF, LOOKS_BEFORE_PROOF_PER_DEVICE};
+use crate::tuning::{LOOKS_BEFORE_PROOF, LOOKS_BEFORE_PROOF_PER_DEVICE, SHORT_LOOKS};
 use crate::verdict::scene::Scene;
 use crate::verdict::{Infeasible, Proof, Refusal};
 use counters::{CountersLeft, GroupState};
 use dra_types::{Allocation, NodeFacts};
+use positions::Positions;
 
 mod counters;
 mod device;
 mod pick;
+mod positions;
 mod setup;
 mod touched;
 
@@ -78,6 +80,8 @@ pub(crate) struct Branch<'a> {
     pub(crate) wanted: usize,
     /// The devices of a request for all; `None` for a request with a count.
     pub(crate) all: Option<Vec<Position>>,
+    /// Devices whose selectors and capacity were asked for, without an error. Neither changes during a walk.
+    harmless: Positions,
 }
 
 impl Branch<'_> {
@@ -127,7 +131,7 @@ pub(crate) struct Search<'a> {
     groups: FastMap<(PoolPosition, CounterSetIndex), GroupState>,
     /// Device classes; set once a branch has failed for which a proof is worth its cost.
     pub(crate) classes: Option<Classes>,
-    /// Devices looked at so far.
+    /// Devices looked at so far, in short looks ([`SHORT_LOOKS`]).
     looked: usize,
     /// Whether a device was taken back.
     went_back: bool,
@@ -293,7 +297,12 @@ impl Search<'_> {
         let mut failed: SmallVec<[ClassIndex; 4]> = SmallVec::new();
         for index in start..self.view.devices.len() {
             let position = Position::from_index(index);
-            self.looked += 1;
+            // Nothing that comes before the constraints can fail any more, and they are the cheapest to ask.
+            if self.passes_over && self.branches[branch].harmless.has(position) && self.is_unlike(branch, position) {
+                self.looked += 1;
+                continue;
+            }
+            self.looked += SHORT_LOOKS;
             // Access as administrator does not count as use, but one claim must not get a device twice.
             let taken = if admin { self.is_picked_by(position, claim) } else { self.in_use(position) };
             if taken {
@@ -313,6 +322,7 @@ impl Search<'_> {
                     None => continue,
                 },
             }
+            self.branches[branch].harmless.add(position);
             // An equal device failed in this slot, so this one would too.
             if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
@@ -341,7 +351,8 @@ impl Search<'_> {
             return Walk::Refuted(proof);
         }
         // As long as little was looked at, walking on is cheaper than a proof.
-        if self.looked < LOOKS_BEFORE_PROOF + LOOKS_BEFORE_PROOF_PER_DEVICE * self.view.devices.len() {
+        let looks = LOOKS_BEFORE_PROOF + LOOKS_BEFORE_PROOF_PER_DEVICE * self.view.devices.len();
+        if self.looked < SHORT_LOOKS * looks {
             return Walk::Exhausted;
         }
         self.failure()

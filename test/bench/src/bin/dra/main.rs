@@ -24,6 +24,10 @@ use clap::Parser;
 use report::Report;
 use upstream::Upstream;
 
+/// As in `dovetail`, so that what is measured is what is run.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Allocates devices with our engine and with kube-scheduler's, and prints both times.
 #[derive(Parser)]
 struct Arguments {
