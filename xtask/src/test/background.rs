@@ -19,7 +19,7 @@ use crate::trimmed_sdk;
 const AHEAD: [Stage; 3] = [Stage::Instructions, Stage::Fuzz, Stage::Release];
 
 pub(crate) struct Background {
-    control_planes: RefCell<Option<JoinHandle<()>>>,
+    control_planes: RefCell<Option<JoinHandle<Option<Ahead>>>>,
     ahead: RefCell<Vec<Ahead>>,
 }
 
@@ -27,6 +27,19 @@ pub(crate) struct Background {
 struct Ahead {
     stage: Stage,
     build: Child,
+}
+
+impl Ahead {
+    /// Starts this program once more, at the least priority, so that it takes only what the stages leave idle.
+    fn start(stage: Stage) -> Result<Self> {
+        let program = std::env::current_exe().context("find this program")?;
+        let log = target_folder()?.join(format!("build-ahead-{}.log", stage.name()));
+        let log = File::create(&log).with_context(|| format!("write {}", log.display()))?;
+        let mut again = command("nice");
+        again.args(["-n", "19"]).arg(&program).args(["test", "--ahead", stage.name()]);
+        again.stdout(log.try_clone().context("share the log")?).stderr(log).stdin(Stdio::null());
+        Ok(Self { stage, build: again.spawn().context("run nice")? })
+    }
 }
 
 impl Drop for Ahead {
@@ -49,7 +62,7 @@ impl Background {
     pub(super) fn wait_for_control_planes(&self) {
         if let Some(build) = self.control_planes.borrow_mut().take() {
             // What panicked has said so.
-            let _ = build.join();
+            self.ahead.borrow_mut().extend(build.join().ok().flatten());
         }
     }
 
@@ -63,8 +76,9 @@ impl Background {
     }
 }
 
-/// Kubernetes of each release that a stage runs on.
-fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<()>> {
+/// Kubernetes of each release that a stage runs on. What of it our other Go modules use is compiled then, and the rest of
+/// them begins.
+fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<Option<Ahead>>> {
     let needed = |stage: &Stage| match stage {
         Stage::E2e | Stage::Go | Stage::Release => Some(Release::V1_36),
         Stage::Dra => Some(Release::V1_37),
@@ -89,6 +103,7 @@ fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<()>> {
             releases.push(release);
         }
     }
+    let is_go_ahead = stages.len() > 1 && stages.contains(&Stage::Go);
     (!releases.is_empty()).then(|| {
         thread::spawn(move || {
             let progress = Progress::new();
@@ -97,12 +112,16 @@ fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<()>> {
                     eprintln!("building the control plane of {}: {error}", release.name());
                 }
             }
+            let ahead = is_go_ahead.then(|| Ahead::start(Stage::Go)).transpose();
+            ahead.unwrap_or_else(|error| {
+                eprintln!("nothing is vetted ahead: {error:#}");
+                None
+            })
         })
     })
 }
 
-/// Starts this program once more for each, at the least priority, so that they take only what the stages leave idle:
-/// all at once, since the end of a build has but one crate at a time to compile.
+/// All at once, since the end of a build has but one crate at a time to compile.
 fn start_ahead(stages: &[Stage]) -> Result<Vec<Ahead>> {
     let is_built = |stage: &Stage| stages.contains(stage) && stage.skipped().is_none();
     let stages_ahead: Vec<Stage> = AHEAD.into_iter().filter(is_built).collect();
@@ -114,15 +133,5 @@ fn start_ahead(stages: &[Stage]) -> Result<Vec<Ahead>> {
         // Written here, so that no two write it at a time.
         trimmed_sdk::make().context("trim the SDK of AWS")?;
     }
-    let program = std::env::current_exe().context("find this program")?;
-    let folder = target_folder()?;
-    let start = |stage: Stage| {
-        let log = folder.join(format!("build-ahead-{}.log", stage.name()));
-        let log = File::create(&log).with_context(|| format!("write {}", log.display()))?;
-        let mut again = command("nice");
-        again.args(["-n", "19"]).arg(&program).args(["test", "--ahead", stage.name()]);
-        again.stdout(log.try_clone().context("share the log")?).stderr(log).stdin(Stdio::null());
-        Ok(Ahead { stage, build: again.spawn().context("run nice")? })
-    };
-    stages_ahead.into_iter().map(start).collect()
+    stages_ahead.into_iter().map(Ahead::start).collect()
 }

@@ -33,6 +33,11 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
+/// Has Go remember what vet says, which takes most of the time of [`check`]. What is found is told there.
+pub(crate) fn vet_ahead() -> Result<()> {
+    modules()?.iter().try_for_each(|module| vet(module))
+}
+
 /// Every folder with a `go.mod` below `test`, however deep.
 fn modules() -> Result<Vec<PathBuf>> {
     let tests = go_programs::repository().join("test");
@@ -66,10 +71,13 @@ fn check_module(module: &Path) -> Result<()> {
     if !unformatted.is_empty() {
         bail!("not formatted, run gofmt -w:\n{unformatted}");
     }
-    // The same settings as the build of the program, so that they share what is compiled.
-    for arguments in [["vet", "./..."], ["test", "./..."]] {
-        run(go(module).args(arguments))?;
-    }
+    vet(module)?;
+    run(go(module).args(["test", "./..."]))
+}
+
+/// With the settings of the build of the program, so that they share what is compiled.
+fn vet(module: &Path) -> Result<()> {
+    run(go(module).args(["vet", "./..."]))?;
     for other in [go_programs::KUBERNETES_1_36, go_programs::KUBERNETES_1_37] {
         if module.join(other.module_file).exists() {
             // A second Kubernetes compiles for minutes, and only where it is asked for: its packages are left out here.

@@ -1,4 +1,5 @@
-//! What each stage runs. Cheap ones come first, so that a slip shows early.
+//! What each stage runs. Cheap ones come first, so that a slip shows early. Those that wait for the control plane most of
+//! the time come before those that wait for builds: these go on meanwhile.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,14 +27,14 @@ pub(crate) enum Stage {
     Unit,
     Drift,
     Licences,
+    Helm,
     Oracle,
+    E2e,
+    Dra,
     Instructions,
     Fuzz,
     Go,
-    Helm,
     Aws,
-    E2e,
-    Dra,
     Release,
 }
 
@@ -101,6 +102,7 @@ impl Stage {
             Self::Instructions => crate::bench::build_counted().map(drop),
             Self::Fuzz => crate::fuzz::build_fuzzer().map(drop),
             Self::Release => released().map(drop),
+            Self::Go => go::vet_ahead(),
             _ => Ok(()),
         }
     }
@@ -141,6 +143,7 @@ impl Stage {
             Self::Fuzz => crate::fuzz::run(&crate::fuzz::Options::of_ci()),
             Self::Go => {
                 background.wait_for_control_planes();
+                background.wait_for_build_of(Self::Go);
                 go::check()
             }
             Self::Helm => targets::run_all(&targets::HELM, &[], 0),
