@@ -67,6 +67,11 @@ pub(crate) const KARPENTER_STEPS: u64 = 1_000_000;
 /// come to 4.5 times the CPU of before by plans that were made twice, and by Karpenter's order.
 pub(crate) const COLOCATION_WORTH_TRYING: i128 = 25;
 
+/// Values of a label of which the relaxations are compared for groups that have to be in one domain; where there are
+/// more, groups stay where the plan has them. Chosen for zones and the like: each is compiled and solved for the groups
+/// alone. `cargo xtask bench scheduling --case E1-claims` has six.
+pub(crate) const DOMAINS_COMPARED: usize = 16;
+
 /// Plans to find out which preferences can be kept for all pods of a shape. At the bound no more are tried. Nothing is
 /// recorded; each may cost a whole plan, which P2 in `cargo xtask bench scheduling` shows.
 pub(crate) const PREFERENCE_PLANS: usize = 10;

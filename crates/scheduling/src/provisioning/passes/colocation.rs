@@ -11,7 +11,9 @@
 //! well.
 //!
 //! Left alone are groups that count other pods too, pods that other rules concern (over a label: that are spread), and
-//! pods with volumes or claims.
+//! pods with volumes or claims. Which domain groups over a label go to is looked at before, of these too ([`domains`]).
+
+mod domains;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,22 +47,30 @@ impl Pass for Colocation {
             return rest.plan(request);
         }
         let problem = Problem::new(request);
-        let groups = groups(&problem);
-        if groups.is_empty() {
+        let closed = closed(&problem);
+        if closed.is_empty() {
             return rest.plan_compiled(&problem);
         }
         match request.limit() {
-            None => best(&problem, groups, rest),
-            Some(limit) => within(&problem, &groups, limit, rest),
+            None => best(&problem, &closed, rest),
+            Some(limit) => within(&problem, &simple(&problem, &closed), limit, rest),
         }
     }
 }
 
-fn best(problem: &Problem<'_>, mut groups: Vec<Group>, rest: &mut Rest<'_>) -> Option<Plan> {
+fn best(problem: &Problem<'_>, closed: &[Closed], rest: &mut Rest<'_>) -> Option<Plan> {
     let (request, class_of) = (problem.request, class_of_each(problem));
     let mut plan = rest.plan_compiled(problem)?;
     let worth = std::mem::take(&mut rest.planning.worth);
     let worth_of = |pod: PodId| class_of[pod].and_then(|class| worth.try_get(class).copied()).unwrap_or(0);
+    let movable = domains::movable(problem, closed);
+    if is_worth_trying(&movable, &plan, worth_of)
+        && let Some(elsewhere) = domains::cheaper(request, &movable, &plan, worth_of)
+        && let Some(other) = rest.plan(&elsewhere.compared())
+    {
+        plan = better(plan, other, Bounds::OfTheFirst, &class_of, &request.snapshot);
+    }
+    let mut groups = simple(problem, closed);
     if plan.refusals.is_empty() && !is_worth_trying(&groups, &plan, worth_of) {
         return Some(plan);
     }
@@ -71,7 +81,9 @@ fn best(problem: &Problem<'_>, mut groups: Vec<Group>, rest: &mut Rest<'_>) -> O
         let other = hosts.expand(other, &request.snapshot);
         let before = groups.len();
         keep_placed(&mut groups, &other);
-        plan = better(plan, other, &class_of, &request.snapshot);
+        // A label's value is one of several.
+        let bounds = if groups.iter().any(|group| group.key.is_some()) { Bounds::OfTheFirst } else { Bounds::OfBoth };
+        plan = better(plan, other, bounds, &class_of, &request.snapshot);
         if groups.len() == before {
             break;
         }
@@ -103,8 +115,26 @@ pub(crate) struct Group {
 /// Pods that stand for others of their host in a request, each with these.
 struct Hosts(Vec<(PodId, Vec<PodId>)>);
 
-/// The groups whose pods can be planned as one pod, or as pods of one domain.
-pub(crate) fn groups(problem: &Problem<'_>) -> Vec<Group> {
+/// Pods that have to be together and depend on no other pod for that: none runs yet, and each asks for all of them.
+struct Closed {
+    /// As [`Group::key`].
+    key: Option<KeyId>,
+    classes: Vec<ClassId>,
+}
+
+impl Closed {
+    fn group(&self, problem: &Problem<'_>) -> Option<Group> {
+        let mut members: Vec<PodId> =
+            self.classes.iter().flat_map(|&class| problem.classes[class].members.iter().copied()).collect();
+        members.sort_by_key(|&id| {
+            let pod = &problem.snapshot.pods[id].pod;
+            (pod.created_at, &pod.name)
+        });
+        (members.len() > 1).then_some(Group { key: self.key, members })
+    }
+}
+
+fn closed(problem: &Problem<'_>) -> Vec<Closed> {
     let topology = &problem.topology;
     let is_affinity = |group: GroupId| topology.groups[group].kind == Kind::Affinity;
     let mut by_group: FastMap<GroupId, Vec<ClassId>> = FastMap::default();
@@ -122,37 +152,40 @@ pub(crate) fn groups(problem: &Problem<'_>) -> Vec<Group> {
         return Vec::new();
     }
     let start = topology.start();
-    let group = |id: GroupId| {
-        let classes = by_group.get(&id)?;
-        let key = match topology.groups[id].scope {
+    let closed = |group: GroupId| {
+        let classes = by_group.remove(&group)?;
+        let key = match topology.groups[group].scope {
             Scope::Host => None,
             Scope::Label(key) => Some(key),
             Scope::Cluster => return None,
         };
-        let is_closed = start[id].total() == 0
-            && classes.iter().all(|&class| {
-                let class = &problem.classes[class];
-                class.involved.iter().any(|mine| mine.group == id && mine.owner && mine.matched)
-                    && is_simple(problem, class, key)
-            });
-        let first = &problem.classes[*classes.first()?];
-        let are_alike = || {
-            let others = classes.iter().map(|&class| &problem.classes[class]);
-            let wanted = without_requests(&first.shape);
-            others.into_iter().all(|class| class.priority == first.priority && without_requests(&class.shape) == wanted)
+        let asks_for_all = |class: &ClassId| {
+            let mut involved = problem.classes[*class].involved.iter();
+            involved.any(|mine| mine.group == group && mine.owner && mine.matched)
         };
-        if !is_closed || (key.is_none() && !are_alike()) {
-            return None;
-        }
-        let mut members: Vec<PodId> =
-            classes.iter().flat_map(|&class| problem.classes[class].members.iter().copied()).collect();
-        members.sort_by_key(|&id| {
-            let pod = &problem.snapshot.pods[id].pod;
-            (pod.created_at, &pod.name)
-        });
-        (members.len() > 1).then_some(Group { key, members })
+        let is_closed = start[group].total() == 0 && classes.iter().all(asks_for_all);
+        is_closed.then_some(Closed { key, classes })
     };
-    found.into_iter().filter_map(group).collect()
+    found.into_iter().filter_map(closed).collect()
+}
+
+/// The groups whose pods can be planned as one pod, or as pods of one domain.
+#[cfg(test)]
+pub(crate) fn groups(problem: &Problem<'_>) -> Vec<Group> {
+    simple(problem, &closed(problem))
+}
+
+fn simple(problem: &Problem<'_>, closed: &[Closed]) -> Vec<Group> {
+    let is_one = |closed: &&Closed| {
+        let mut classes = closed.classes.iter().map(|&class| &problem.classes[class]);
+        if !classes.clone().all(|class| is_simple(problem, class, closed.key)) {
+            return false;
+        }
+        let Some(first) = classes.next().filter(|_| closed.key.is_none()) else { return true };
+        let wanted = without_requests(&first.shape);
+        classes.all(|class| class.priority == first.priority && without_requests(&class.shape) == wanted)
+    };
+    closed.iter().filter(is_one).filter_map(|closed| closed.group(problem)).collect()
 }
 
 /// Whether planning the groups otherwise is likely to make a plan cheaper. What is dear about a host is that the
@@ -313,9 +346,17 @@ fn class_of_each(problem: &Problem<'_>) -> ClassOf {
     class_of
 }
 
+/// Whose bounds hold for every plan of the request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    OfBoth,
+    /// The other is of pods that are held to what they need not be.
+    OfTheFirst,
+}
+
 /// Of two plans the one that refuses fewer pods, if it refuses no more of any class, or the cheaper one if both refuse
-/// the same: then what bounds one bounds the other. Reasons and notes are those of the first.
-fn better(plan: Plan, other: Plan, class_of: &ClassOf, snapshot: &Snapshot) -> Plan {
+/// the same. Reasons and notes are those of the first.
+fn better(plan: Plan, other: Plan, bounds: Bounds, class_of: &ClassOf, snapshot: &Snapshot) -> Plan {
     let by_class = |plan: &Plan| {
         let mut refused: BTreeMap<Option<ClassId>, u64> = BTreeMap::new();
         plan.refusals.iter().for_each(|it| *refused.entry(class_of[it.pod]).or_default() += 1);
@@ -327,7 +368,11 @@ fn better(plan: Plan, other: Plan, class_of: &ClassOf, snapshot: &Snapshot) -> P
         return Plan { device_steps, ..plan };
     }
     let has_more = after != before;
-    let lower_bound = if has_more { other.lower_bound } else { plan.lower_bound.max(other.lower_bound) };
+    let lower_bound = match bounds {
+        Bounds::OfTheFirst => plan.lower_bound,
+        Bounds::OfBoth if has_more => other.lower_bound,
+        Bounds::OfBoth => plan.lower_bound.max(other.lower_bound),
+    };
     let rank = |plan: &Plan| PlanRank::of(plan, |pod| Importance::Priority(snapshot.pods[pod].pod.priority));
     if rank(&other) >= rank(&plan) {
         return Plan { lower_bound, device_steps, ..plan };

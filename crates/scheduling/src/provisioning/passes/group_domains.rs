@@ -213,7 +213,12 @@ fn values(snapshot: &Snapshot, group: &Group<'_>) -> Vec<ValueId> {
     if let Some(first) = group.runs_in.first() {
         return first.filter(|_| group.runs_in.len() == 1).into_iter().collect();
     }
-    let (key, names) = (group.key, &snapshot.interner);
+    values_of(snapshot, group.key)
+}
+
+/// The values of a label that a node has or a machine can get, by name.
+pub(super) fn values_of(snapshot: &Snapshot, key: KeyId) -> Vec<ValueId> {
+    let names = &snapshot.interner;
     let mut found: BTreeSet<ValueId> = BTreeSet::new();
     for node in staying(snapshot) {
         match &node.labels {

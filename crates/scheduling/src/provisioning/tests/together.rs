@@ -82,6 +82,27 @@ fn pods_that_share_a_zone_are_packed_like_any_others_there() {
 }
 
 #[test]
+fn pods_that_share_a_zone_go_where_all_of_them_are_cheapest() {
+    let mut f = Fixture::new();
+    f.instance_type("small", 4, 16).offering("za", "on-demand", 3 * DOLLAR).offering("zb", "on-demand", 4 * DOLLAR);
+    f.instance_type("large", 16, 64).offering("za", "on-demand", 90 * DOLLAR).offering("zb", "on-demand", 16 * DOLLAR);
+    f.pool("default");
+    for index in 0..4 {
+        let pod = f.pod(&format!("first-{index}")).requests(3000, gib(2)).priority(10);
+        let _ = pod.label("app", "x").near(ZONE, "x");
+    }
+    for index in 0..2 {
+        let _ = f.pod(&format!("large-{index}")).requests(15_000, gib(30)).label("app", "x").near(ZONE, "x");
+    }
+    let (found, [together, alone]) = prices(&f);
+    assert_eq!((together, alone), (48, 192), "two large ones and four small ones in zb, and in za");
+    let snapshot = f.snapshot();
+    let zones: BTreeSet<&str> =
+        found.machines.iter().map(|machine| snapshot.interner.value_name(machine.launch.zone)).collect();
+    assert_eq!(zones, BTreeSet::from(["zb"]));
+}
+
+#[test]
 fn a_host_for_all_costs_at_least_a_machine_that_holds_all() {
     let mut f = Fixture::new();
     f.instance_type("cheap", 4, 16).offering("za", "on-demand", 3 * DOLLAR);
