@@ -89,7 +89,10 @@ async fn rebuilds(arguments: &Arguments) -> Result<bool> {
 async fn launches(count: u64, kinds: u64) -> Result<bool> {
     let world = World::new();
     let provider = world.provider();
-    let claims: Vec<_> = (0..count).map(|index| world.claim(index, index % kinds)).collect::<Result<_>>()?;
+    let types = world.types(&provider).await?;
+    let of_kind = |index: u64| types.get(usize::try_from(index % kinds).ok()?);
+    let claim = |index| world.claim(index, of_kind(index).context("there are not so many types")?);
+    let claims: Vec<_> = (0..count).map(claim).collect::<Result<_>>()?;
     let begun = Instant::now();
     let launched = join_all(claims.iter().map(async |claim| {
         let token = claim.metadata.uid.as_deref().unwrap_or_default().into();

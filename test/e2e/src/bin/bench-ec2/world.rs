@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use api::{NodeClaim, NodePool};
-use cloudprovider_aws::catalogue::{instance_types, zones_of};
+use cloudprovider::{CapacityType, CloudProvider, InstanceType, Offering};
+use cloudprovider_aws::catalogue::instance_types;
 use cloudprovider_aws::instance_types::settings::MachineOptions;
 use cloudprovider_aws::memory::{Cloud, Objects, REGION};
 use cloudprovider_aws::names;
@@ -23,19 +24,26 @@ const CPUS: u32 = 4;
 pub(super) struct World {
     pub(super) cloud: Cloud,
     objects: Objects,
-    /// Those that claims are for, by kind.
-    types: Vec<String>,
 }
 
 impl World {
     pub(super) fn new() -> Self {
         let objects = Objects::default();
         objects.set_class(class());
-        let prices = Prices::built_in();
-        let is_sold = |name: &String| prices.on_demand().contains_key(name) && !zones_of(name, REGION).is_empty();
-        let of_size = instance_types().iter().filter(|(_, info)| info.v_cpu_info.default_vcpus == CPUS);
-        let types = of_size.map(|(name, _)| name).filter(|name| is_sold(name)).cloned().collect();
-        Self { cloud: ec2::cloud(ec2::CLUSTER, Sold::All), objects, types }
+        Self { cloud: ec2::cloud(ec2::CLUSTER, Sold::All), objects }
+    }
+
+    /// The types that claims are for, by kind: of one size, and open on demand to the node class.
+    ///
+    /// # Errors
+    /// If the provider has none.
+    pub(super) async fn types(&self, provider: &Ec2CloudProvider) -> Result<Vec<String>> {
+        let known = instance_types();
+        let is_of_size = |name: &str| known.get(name).is_some_and(|info| info.v_cpu_info.default_vcpus == CPUS);
+        let all = provider.instance_types(&node_pool()).await?;
+        let on_demand = |it: &Offering| it.launchable() && it.capacity_type == CapacityType::OnDemand;
+        let is_open = |it: &InstanceType| it.offerings.iter().any(on_demand);
+        Ok(all.types.iter().filter(|it| is_of_size(&it.name) && is_open(it)).map(|it| it.name.to_string()).collect())
     }
 
     pub(super) fn provider(&self) -> Ec2CloudProvider {
@@ -65,12 +73,11 @@ impl World {
         self.cloud.set_on_demand_prices(dearer);
     }
 
-    /// A NodeClaim of one of some kinds: each wants another type.
+    /// A NodeClaim that wants a type.
     ///
     /// # Errors
-    /// If there are not so many kinds.
-    pub(super) fn claim(&self, index: u64, kind: u64) -> Result<NodeClaim> {
-        let name = self.types.get(usize::try_from(kind)?).context("there are not so many kinds")?;
+    /// If it is not one.
+    pub(super) fn claim(&self, index: u64, name: &str) -> Result<NodeClaim> {
         let requirement = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
         let claim: NodeClaim = serde_json::from_value(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
