@@ -14,6 +14,7 @@ mod learning;
 mod lookup;
 mod market;
 pub mod offerings;
+mod pace;
 mod readiness;
 pub(crate) mod region;
 mod repair;

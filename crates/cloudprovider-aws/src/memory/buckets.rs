@@ -7,25 +7,20 @@ use std::collections::BTreeMap;
 
 use model::Timestamp;
 
-/// A bucket's size, and how many tokens come each second.
-#[derive(Debug, Clone, Copy)]
-struct Size {
-    most: u32,
-    each_second: u32,
-}
+use crate::service::ec2::{LAUNCH_CALLS, Tokens};
 
-const fn size(most: u32, each_second: u32) -> Size {
-    Size { most, each_second }
+const fn size(most: u32, each_second: u32) -> Tokens {
+    Tokens { most, each_second }
 }
 
 /// A bucket's name and size.
-type Bucket = (&'static str, Size);
+type Bucket = (&'static str, Tokens);
 
 /// The bucket of a call, and that of the resources which it is about.
 fn buckets_of(call: &str) -> Option<(Bucket, Option<Bucket>)> {
     let action = call.strip_prefix("ec2:")?;
     Some(match action {
-        "CreateFleet" => (("launch", size(5, 2)), Some(("launched", size(1000, 2)))),
+        "CreateFleet" => (("launch", LAUNCH_CALLS), Some(("launched", size(1000, 2)))),
         "TerminateInstances" => (("terminate", size(100, 5)), Some(("terminated", size(1000, 20)))),
         "CreateTags" => (("tag", size(100, 10)), None),
         _ if action.starts_with("Describe") => (("describe", size(100, 20)), None),
@@ -69,7 +64,7 @@ impl Buckets {
         true
     }
 
-    fn refill(&mut self, name: &'static str, size: Size, now: Timestamp) {
+    fn refill(&mut self, name: &'static str, size: Tokens, now: Timestamp) {
         let most = u64::from(size.most) * 1000;
         let level = self.levels.entry(name).or_insert(Level { thousandths: most, at: now });
         let passed_ms = u64::try_from(now.since(level.at).0).unwrap_or(0);

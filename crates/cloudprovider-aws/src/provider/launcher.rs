@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::Clock;
 use super::cluster::Failure;
 use super::journal::{Journal, NotOpened, Open};
+use super::pace::Pace;
 use crate::fleet_answer::{Outcome, outcomes};
 use crate::launch::batch::{Batch, Occasion, Wanted, batches};
 use crate::service::ec2::FleetAnswer;
@@ -27,7 +28,8 @@ use crate::service::{Ec2, Error, Kind};
 const IDLE: Duration = Duration::from_millis(35);
 /// but no longer than this.
 const LONGEST: Duration = Duration::from_secs(1);
-/// How often a throttled call is made, a second apart. EC2 gives two more tokens in that time.
+/// How often a throttled call is made, a second apart. EC2 gives two more tokens in that time. That happens where others
+/// launch in the account too; of ours each waits for its token ([`Pace`]).
 const TRIES: u32 = 30;
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 /// How long EC2 is trusted to know a token; it promises more.
@@ -104,6 +106,7 @@ struct Inner {
     waiting: Mutex<Waiting>,
     /// One at a time repeats calls.
     settling: tokio::sync::Mutex<()>,
+    pace: Pace,
 }
 
 /// Launches that nobody has asked EC2 for yet, and all that are under way.
@@ -134,6 +137,7 @@ impl Launcher {
             occasions: AtomicU64::new(seed),
             waiting: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
+            pace: Pace::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -251,11 +255,15 @@ impl Launcher {
         let mut may_be_called = may_be_called;
         let mut tries_left = TRIES;
         let error = loop {
+            self.inner.pace.turn().await;
             match self.inner.ec2.create_fleet(&batch.request, batch.claims.len(), &batch.token).await {
                 Ok(answer) => return self.answered(batch, answer).await,
                 Err(error) => {
                     tries_left -= 1;
                     may_be_called |= error.kind == Kind::ServerFault;
+                    if error.kind == Kind::Throttled {
+                        self.inner.pace.is_spent().await;
+                    }
                     let is_temporary = matches!(error.kind, Kind::Throttled | Kind::ServerFault);
                     if !is_temporary || tries_left == 0 {
                         break error;

@@ -34,7 +34,12 @@ pub(super) fn movable(problem: &Problem<'_>, closed: &[Closed]) -> Vec<Group> {
     let mut held: FastSet<PodId> = FastSet::default();
     let groups = closed.iter().filter(may_be_held).filter_map(|closed| closed.group(problem));
     // Of the groups that share pods the first: two could be held to values that exclude each other.
-    groups.filter(|group| group.members.iter().fold(true, |is_new, pod| held.insert(*pod) && is_new)).collect()
+    let is_apart = |group: &Group| {
+        let is_apart = !group.members.iter().any(|pod| held.contains(pod));
+        held.extend(&group.members);
+        is_apart
+    };
+    groups.filter(is_apart).collect()
 }
 
 /// The request with each group held to where it costs least. `None` if that is where the plan has all of them, or if it
