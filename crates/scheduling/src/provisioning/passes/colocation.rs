@@ -76,13 +76,13 @@ fn best(problem: &Problem<'_>, closed: &[Closed], rest: &mut Rest<'_>) -> Option
     }
     // A group for which no machine is large enough is better planned pod by pod, so the others are tried without it.
     for _ in 0..2 {
+        // A label's value is one of several.
+        let bounds = if groups.iter().any(|group| group.key.is_some()) { Bounds::OfTheFirst } else { Bounds::OfBoth };
         let Some((uncoupled, hosts)) = uncouple(request, &groups, Some(&plan)) else { break };
         let Some(other) = rest.plan(&uncoupled.compared()) else { break };
         let other = hosts.expand(other, &request.snapshot);
         let before = groups.len();
         keep_placed(&mut groups, &other);
-        // A label's value is one of several.
-        let bounds = if groups.iter().any(|group| group.key.is_some()) { Bounds::OfTheFirst } else { Bounds::OfBoth };
         plan = better(plan, other, bounds, &class_of, &request.snapshot);
         if groups.len() == before {
             break;
