@@ -10,8 +10,8 @@ pub(crate) const LOOKS_BEFORE_PROOF: usize = 32;
 pub(crate) const LOOKS_BEFORE_PROOF_PER_DEVICE: usize = 5;
 
 /// So many looks at devices that were looked at before, and that a constraint does not admit, cost what one costs that
-/// asks everything. `cargo xtask bench dra`: "2 of 32 GPUs on one root, each has its own" takes 10 µs by walking, and 20
-/// where all looks count alike and a proof comes.
+/// asks everything. `cargo xtask bench dra`: "2 of 32 GPUs on one root, each has its own" takes 10 µs by walking, and
+/// 20 where all looks count alike and a proof comes.
 pub(crate) const SHORT_LOOKS: usize = 4;
 
 /// Steps for the reason of a refusal, when somebody reads it. Without one it says that no combination will do. Nothing

@@ -76,8 +76,8 @@ impl Background {
     }
 }
 
-/// Kubernetes of each release that a stage runs on. What of it our other Go modules use is compiled then, and the rest of
-/// them begins.
+/// Kubernetes of each release that a stage runs on. What of it our other Go modules use is compiled then, and the rest
+/// of them begins.
 fn build_control_planes(stages: &[Stage]) -> Option<JoinHandle<Option<Ahead>>> {
     let needed = |stage: &Stage| match stage {
         Stage::E2e | Stage::Go | Stage::Release => Some(Release::V1_36),

@@ -1,5 +1,5 @@
-//! What each stage runs. Cheap ones come first, so that a slip shows early. Those that wait for the control plane most of
-//! the time come before those that wait for builds: these go on meanwhile.
+//! What each stage runs. Cheap ones come first, so that a slip shows early. Those that wait for the control plane most
+//! of the time come before those that wait for builds: these go on meanwhile.
 
 use std::fs;
 use std::path::PathBuf;

@@ -28,8 +28,8 @@ use crate::service::{Ec2, Error, Kind};
 const IDLE: Duration = Duration::from_millis(35);
 /// but no longer than this.
 const LONGEST: Duration = Duration::from_secs(1);
-/// How often a throttled call is made, a second apart. EC2 gives two more tokens in that time. That happens where others
-/// launch in the account too; of ours each waits for its token ([`Pace`]).
+/// How often a throttled call is made, a second apart. EC2 gives two more tokens in that time. That happens where
+/// others launch in the account too; of ours each waits for its token ([`Pace`]).
 const TRIES: u32 = 30;
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 /// How long EC2 is trusted to know a token; it promises more.
