@@ -52,25 +52,26 @@ impl Pass for Colocation {
             return rest.plan_compiled(&problem);
         }
         match request.limit() {
-            None => best(&problem, &closed, rest),
+            None => best(problem, &closed, rest),
             Some(limit) => within(&problem, &simple(&problem, &closed), limit, rest),
         }
     }
 }
 
-fn best(problem: &Problem<'_>, closed: &[Closed], rest: &mut Rest<'_>) -> Option<Plan> {
-    let (request, class_of) = (problem.request, class_of_each(problem));
-    let mut plan = rest.plan_compiled(problem)?;
+fn best(problem: Problem<'_>, closed: &[Closed], rest: &mut Rest<'_>) -> Option<Plan> {
+    let (request, class_of) = (problem.request, class_of_each(&problem));
+    let (movable, mut groups) = (domains::movable(&problem, closed), simple(&problem, closed));
+    let mut plan = rest.plan_compiled(&problem)?;
+    // With many instance types each problem takes some ten MiB, and plans for others follow.
+    drop(problem);
     let worth = std::mem::take(&mut rest.planning.worth);
     let worth_of = |pod: PodId| class_of[pod].and_then(|class| worth.try_get(class).copied()).unwrap_or(0);
-    let movable = domains::movable(problem, closed);
     if is_worth_trying(&movable, &plan, worth_of)
         && let Some(elsewhere) = domains::cheaper(request, &movable, &plan, worth_of)
         && let Some(other) = rest.plan(&elsewhere.compared())
     {
         plan = better(plan, other, Bounds::OfTheFirst, &class_of, &request.snapshot);
     }
-    let mut groups = simple(problem, closed);
     if plan.refusals.is_empty() && !is_worth_trying(&groups, &plan, worth_of) {
         return Some(plan);
     }
