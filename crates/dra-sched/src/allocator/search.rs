@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use model::collections::{FastMap, FastSet};
-use model::{Budget, Id, IdVec, define_id};
+use model::{Budget, Id, IdSet, IdVec, define_id};
 use smallvec::SmallVec;
 
 use super::constraints::ConstraintState;
@@ -26,12 +26,10 @@ use crate::verdict::scene::Scene;
 use crate::verdict::{Infeasible, Proof, Refusal};
 use counters::{CountersLeft, GroupState};
 use dra_types::{Allocation, NodeFacts};
-use positions::Positions;
 
 mod counters;
 mod device;
 mod pick;
-mod positions;
 mod setup;
 mod touched;
 
@@ -81,7 +79,7 @@ pub(crate) struct Branch<'a> {
     /// The devices of a request for all; `None` for a request with a count.
     pub(crate) all: Option<Vec<Position>>,
     /// Devices whose selectors and capacity were asked for, without an error. Neither changes during a walk.
-    harmless: Positions,
+    harmless: IdSet<Position>,
 }
 
 impl Branch<'_> {
@@ -294,11 +292,13 @@ impl Search<'_> {
     fn next_of_some(&mut self, branch: BranchIndex, done: usize, start: usize) -> Walk {
         let admin = self.branches[branch].alternative.admin_access;
         let claim = self.branches[branch].claim;
+        let passes_over = self.passes_over && !self.branches[branch].alternative.constraints.is_empty();
         let mut failed: SmallVec<[ClassIndex; 4]> = SmallVec::new();
         for index in start..self.view.devices.len() {
             let position = Position::from_index(index);
             // Nothing that comes before the constraints can fail any more, and they are the cheapest to ask.
-            if self.passes_over && self.branches[branch].harmless.has(position) && self.is_unlike(branch, position) {
+            let is_harmless = passes_over && self.branches[branch].harmless.contains(position);
+            if is_harmless && self.is_unlike(branch, position) {
                 self.looked += 1;
                 continue;
             }
@@ -322,14 +322,16 @@ impl Search<'_> {
                     None => continue,
                 },
             }
-            self.branches[branch].harmless.add(position);
             // An equal device failed in this slot, so this one would too.
             if self.class_of(branch, position).is_some_and(|class| failed.contains(&class)) {
                 continue;
             }
             // `pick` would refuse what a constraint does not admit, at a higher cost.
-            if self.passes_over && self.is_unlike(branch, position) {
-                continue;
+            if passes_over && !is_harmless {
+                self.branches[branch].harmless.insert(position);
+                if self.is_unlike(branch, position) {
+                    continue;
+                }
             }
             match self.pick(branch, position, false) {
                 Err(walk) => return walk,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use model::collections::{FastMap, FastSet};
-use model::{Budget, IdVec};
+use model::{Budget, IdSet, IdVec};
 
-use super::{Branch, BranchIndex, ClaimPosition, Positions, Search, Touched, WalkedClaim};
+use super::{Branch, BranchIndex, ClaimPosition, Search, Touched, WalkedClaim};
 use crate::allocator::Question;
 use crate::allocator::constraints::ConstraintState;
 use crate::compile::claims::{ClaimClass, CompiledConstraint};
@@ -30,7 +30,7 @@ impl<'a> Search<'a> {
             for (request, of) in class.requests.iter().enumerate() {
                 for (index, alternative) in of.alternatives.iter().enumerate() {
                     let wanted = alternative.count.unwrap_or(0);
-                    let harmless = Positions::default();
+                    let harmless = IdSet::new();
                     branches.push(Branch { claim, request, index, alternative, wanted, all: None, harmless });
                     devices += if index == 0 { wanted } else { 0 };
                 }

@@ -19,14 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Id as _, IdVec, KeyId, Labels, PodShape, Requirement, Requirements, ResourceVec, ValueId, ValueSet,
+    Id as _, IdVec, KeyId, Labels, PodShape, Requirements, ResourceVec, ValueId,
     collections::{FastMap, FastSet},
 };
 
 use super::{Pass, Rest};
 use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::compile::request::{Fate, LeftOut, Limit, Request, reshaped};
+use crate::simulation::compile::request::{Fate, LeftOut, Limit, Request, hold_to, reshaped};
 use crate::simulation::topology::{GroupId, Kind, Scope};
 use crate::tuning::COLOCATION_WORTH_TRYING;
 use crate::{
@@ -259,7 +259,7 @@ fn uncouple(request: &Request<'_>, groups: &[Group], plan: Option<&Plan>) -> Opt
         let Some(value) = places.get(&first).and_then(|place| place.value(key)) else { continue };
         fates.extend(reshaped(snapshot, &group.members, |shape| {
             shape.pod_affinity.required.clear();
-            shape.node_selector.insert_intersect(Requirement::new(key, ValueSet::one(value)), &snapshot.interner);
+            hold_to(shape, key, value, &snapshot.interner);
         }));
     }
     (!fates.is_empty()).then(|| (request.with(fates), Hosts(hosts)))

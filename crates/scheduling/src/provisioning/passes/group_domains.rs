@@ -22,14 +22,14 @@ use std::{
     sync::Arc,
 };
 
-use model::{KeyId, NamespacedName, Requirement, Timestamp, Unsupported, ValueId, ValueSet};
+use model::{KeyId, NamespacedName, Timestamp, Unsupported, ValueId};
 
 use super::gangs::group_of;
 use super::{Pass, Rest};
 use crate::plan::rank::{Importance, PlanRank};
 use crate::plan::reason::{GroupDomain, Reason};
 use crate::plan::{Plan, Refusal, Verdict};
-use crate::simulation::compile::request::{Fate, LeftOut, Refused, Request, reshaped};
+use crate::simulation::compile::request::{Fate, LeftOut, Refused, Request, held_to};
 use crate::snapshot::{Excluded, Node, NodeLabels, PodId, Snapshot};
 use crate::tuning::{GROUP_DOMAIN_PLANS, GROUP_DOMAIN_VALUES};
 
@@ -82,9 +82,7 @@ fn in_one_domain(request: &Request<'_>, groups: &[Group<'_>], rest: &mut Rest<'_
 
 impl Group<'_> {
     fn hold_to(&self, value: ValueId, snapshot: &Snapshot, fates: &mut Fates) {
-        fates.extend(reshaped(snapshot, &self.members, |shape| {
-            shape.node_selector.insert_intersect(Requirement::new(self.key, ValueSet::one(value)), &snapshot.interner);
-        }));
+        fates.extend(held_to(snapshot, &self.members, self.key, value));
     }
 
     fn leave_out(&self, refused: &Refused, fates: &mut Fates) {

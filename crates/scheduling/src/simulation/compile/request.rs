@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{NamespacedName, Pod, PodShape, ResourceId, collections::FastMap};
+use model::{
+    Interner, KeyId, NamespacedName, Pod, PodShape, Requirement, ResourceId, ValueId, ValueSet, collections::FastMap,
+};
 
 use crate::plan::{Refusal, Verdict, reason::Reason};
 use crate::snapshot::{PodId, Snapshot};
@@ -159,6 +161,21 @@ pub(crate) fn reshaped(
         });
         (pod, Fate::With(Arc::clone(shape)))
     })
+}
+
+/// Several pods, each held to a value of a label.
+pub(crate) fn held_to(
+    snapshot: &Snapshot,
+    pods: &[PodId],
+    key: KeyId,
+    value: ValueId,
+) -> impl Iterator<Item = (PodId, Fate)> {
+    reshaped(snapshot, pods, move |shape| hold_to(shape, key, value, &snapshot.interner))
+}
+
+/// Has a shape ask for a value of a label.
+pub(crate) fn hold_to(shape: &mut PodShape, key: KeyId, value: ValueId, names: &Interner) {
+    shape.node_selector.insert_intersect(Requirement::new(key, ValueSet::one(value)), names);
 }
 
 fn set_shape(snapshot: &mut Snapshot, pod: PodId, shape: Arc<PodShape>) {

@@ -9,16 +9,16 @@
 
 use std::collections::BTreeSet;
 
-use model::{IdVec, KeyId, Requirement, ValueId, ValueSet, collections::FastSet};
+use model::{IdVec, KeyId, ValueId, collections::FastSet};
 
 use super::{Closed, Group, class_of_each, places};
 use crate::bound::{Solved, relax};
 use crate::plan::Plan;
 use crate::provisioning::passes::group_domains::values_of;
 use crate::simulation::compile::problem::Problem;
-use crate::simulation::compile::request::{Fate, LeftOut, Request, reshaped};
+use crate::simulation::compile::request::{Fate, LeftOut, Request, held_to};
 use crate::simulation::packing::plan_run::PlanRun;
-use crate::snapshot::{PodId, Snapshot};
+use crate::snapshot::PodId;
 use crate::tuning::DOMAINS_COMPARED;
 
 /// The groups that may be held to a value of their label.
@@ -65,17 +65,14 @@ pub(super) fn cheaper(
         for (index, group) in groups.iter().enumerate() {
             let of_group =
                 |(value, prices): &(ValueId, Vec<Option<i128>>)| Some((prices.get(index).copied()??, *value));
-            // The first of several that cost the same, unless the plan has it in another.
-            let Some(least) = prices.iter().filter_map(of_group).map(|(price, _)| price).min() else { continue };
-            let mut cheapest = prices.iter().filter_map(of_group).filter(|(price, _)| *price == least);
             let first = group.members.first().and_then(|pod| places.get(pod));
             let now = first.and_then(|place| place.value(key));
-            let Some((_, value)) = cheapest.clone().find(|(_, value)| Some(*value) == now).or_else(|| cheapest.next())
-            else {
-                continue;
-            };
+            // Of several that cost the same the one where the plan has it, or else the first.
+            let cheapest =
+                prices.iter().filter_map(of_group).min_by_key(|(price, value)| (*price, Some(*value) != now));
+            let Some((_, value)) = cheapest else { continue };
             if Some(value) != now {
-                fates.extend(held_to(snapshot, group, key, value));
+                fates.extend(held_to(snapshot, &group.members, key, value));
             }
         }
     }
@@ -95,7 +92,7 @@ fn prices(
     let members: FastSet<PodId> = groups.iter().flat_map(|group| group.members.iter().copied()).collect();
     let others = snapshot.pods.ids().filter(|pod| !members.contains(pod));
     let others = others.map(|pod| (pod, Fate::LeftOut(LeftOut::PartOfAnother)));
-    let held = groups.iter().flat_map(|group| held_to(snapshot, group, key, value));
+    let held = groups.iter().flat_map(|group| held_to(snapshot, &group.members, key, value));
     let held = request.with(others.chain(held)).compared();
     let problem = Problem::new(&held);
     let copies: IdVec<_, u32> =
@@ -108,10 +105,4 @@ fn prices(
         (here > 0 || anywhere(*pod) == 0).then_some(i128::from(here))
     };
     groups.iter().map(|group| group.members.iter().map(of_pod).sum()).collect()
-}
-
-fn held_to(snapshot: &Snapshot, group: &Group, key: KeyId, value: ValueId) -> impl Iterator<Item = (PodId, Fate)> {
-    reshaped(snapshot, &group.members, move |shape| {
-        shape.node_selector.insert_intersect(Requirement::new(key, ValueSet::one(value)), &snapshot.interner);
-    })
 }
