@@ -198,7 +198,8 @@ pub(crate) fn relax_fleet(
 ) -> Relaxed {
     let sought = if could_go.is_empty() { Sought::Plan } else { Sought::Fleet };
     let devices = Devices::new(problem, run, copies);
-    let relaxation = Relaxation::new(problem, &devices, copies, sought);
+    let relaxation =
+        Relaxation::new(problem, &devices, copies, sought, |pool, class| taking(problem, pool, class, &devices));
     let solution = solved.prices(&relaxation);
     let (worth, other_worth) = (relaxation.worth(&solution.tight), relaxation.worth(&solution.amid));
     // The room of nodes is mostly worth as much by either.
@@ -217,17 +218,37 @@ pub(crate) fn relax_fleet(
         solved.keep_rooms(rooms.known());
         whole_worth = Some(worth);
     }
-    let by_class = |worth: &[i64]| {
-        let of_class =
-            |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
-        relaxation.kind_of.iter().map(of_class).collect()
-    };
     Relaxed {
         bound,
-        worth: by_class(&worth),
-        other_worth: by_class(&other_worth),
-        whole_worth: whole_worth.map(|worth| by_class(&worth)),
+        worth: relaxation.by_class(&worth),
+        other_worth: relaxation.by_class(&other_worth),
+        whole_worth: whole_worth.map(|worth| relaxation.by_class(&worth)),
     }
+}
+
+/// Dual prices as those of [`relax`], if nothing is for sale but some offerings of each pool; for each such choice.
+pub(crate) fn worth_among<'c>(
+    problem: &Problem<'_>,
+    run: &PlanRun,
+    copies: &IdVec<ClassId, u32>,
+    choices: impl Iterator<Item = &'c IdVec<PoolRank, IdSet<OfferingId>>>,
+) -> Vec<IdVec<ClassId, i64>> {
+    let devices = Devices::new(problem, run, copies);
+    let asked = copies.iter_enumerated().filter(|(_, copies)| **copies > 0).map(|(class, _)| class);
+    let of_class = |class| problem.pools.ids().map(|pool| taking(problem, pool, class, &devices)).collect();
+    let of_classes: FastMap<ClassId, IdVec<PoolRank, IdSet<OfferingId>>> =
+        asked.map(|class| (class, of_class(class))).collect();
+    let solved = Solved::default();
+    let worth = |choice: &IdVec<PoolRank, IdSet<OfferingId>>| {
+        let taking = |pool: PoolRank, class: ClassId| {
+            let mut taking = of_classes.get(&class).map(|of_class| of_class[pool].clone()).unwrap_or_default();
+            taking.intersect_with(&choice[pool]);
+            taking
+        };
+        let relaxation = Relaxation::new(problem, &devices, copies, Sought::Plan, taking);
+        relaxation.by_class(&relaxation.worth(&solved.prices(&relaxation).tight))
+    };
+    choices.map(worth).collect()
 }
 
 /// Nodes that have room, and those of them that could go.
@@ -298,7 +319,14 @@ struct KindKey {
 }
 
 impl Relaxation {
-    fn new(problem: &Problem<'_>, devices: &Devices<'_>, copies: &IdVec<ClassId, u32>, sought: Sought) -> Self {
+    /// `taking` says which of a pool's offerings hold a copy of a class.
+    fn new(
+        problem: &Problem<'_>,
+        devices: &Devices<'_>,
+        copies: &IdVec<ClassId, u32>,
+        sought: Sought,
+        taking: impl Fn(PoolRank, ClassId) -> IdSet<OfferingId>,
+    ) -> Self {
         let dimensions = dimensions(problem, copies, devices);
         let mut by_key: FastMap<KindKey, KindId> = FastMap::default();
         let mut kinds: IdVec<KindId, Kind> = IdVec::default();
@@ -307,7 +335,7 @@ impl Relaxation {
         for (class, &copies) in copies.iter_enumerated().filter(|(_, copies)| **copies > 0) {
             let key = KindKey {
                 requests: requests(problem, class, &dimensions, devices),
-                offerings: problem.pools.ids().map(|pool| taking(problem, pool, class, devices)).collect(),
+                offerings: problem.pools.ids().map(|pool| taking(pool, class)).collect(),
             };
             let of_key = by_key.get(&key).copied().unwrap_or_else(|| {
                 let kind = kinds.push(Kind { requests: key.requests.clone(), copies: 0 });
@@ -341,6 +369,13 @@ impl Relaxation {
             relaxation.sites = merged(std::mem::take(&mut relaxation.sites), share);
         }
         relaxation
+    }
+
+    /// What is known of kinds, by class.
+    fn by_class(&self, worth: &[i64]) -> IdVec<ClassId, i64> {
+        let of_class =
+            |kind: &Option<KindId>| kind.and_then(|kind| worth.get(model::Id::index(kind))).copied().unwrap_or(0);
+        self.kind_of.iter().map(of_class).collect()
     }
 
     /// Whether resource prices for one are valid for the other.

@@ -68,9 +68,14 @@ pub(crate) const KARPENTER_STEPS: u64 = 1_000_000;
 pub(crate) const COLOCATION_WORTH_TRYING: i128 = 25;
 
 /// Values of a label of which the relaxations are compared for groups that have to be in one domain; where there are
-/// more, groups stay where the plan has them. Chosen for zones and the like: each is compiled and solved for the groups
-/// alone. `cargo xtask bench scheduling --case E1-claims` has six.
+/// more, groups stay where the plan has them. Chosen for zones and the like: each is solved for the groups alone.
+/// `cargo xtask bench scheduling --case E1-claims` has six.
 pub(crate) const DOMAINS_COMPARED: usize = 16;
+
+/// A domain is dear to a group where its pods are worth more than in its cheapest one by more than one part in so many.
+/// The relaxation leaves out what a plan cannot do without, some 10 % to 25 % in `cargo xtask bench scheduling`, so
+/// what is less may not be so in a plan.
+pub(crate) const DEAR_DOMAIN: i128 = 4;
 
 /// Plans to find out which preferences can be kept for all pods of a shape. At the bound no more are tried. Nothing is
 /// recorded; each may cost a whole plan, which P2 in `cargo xtask bench scheduling` shows.

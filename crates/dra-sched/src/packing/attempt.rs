@@ -195,6 +195,10 @@ impl Attempt<'_> {
             }
             held.add(&copy.usage);
             let takes_nothing = wanted.new.is_empty() && copy.exclusive.is_empty();
+            if trial.copies.is_empty() {
+                // Most trials are of one copy, and thousands are kept.
+                trial.copies.reserve_exact(1);
+            }
             trial.copies.push(copy);
             if takes_nothing {
                 // Nothing new is taken: all further copies are like this one.

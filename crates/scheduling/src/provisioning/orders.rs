@@ -244,7 +244,7 @@ fn off_open_nodes<'s>(
     if classes.is_empty() {
         return None;
     }
-    let off = Problem::new(problem.request).off_open_nodes(&classes);
+    let off = problem.off_open_nodes(&classes);
     let mut off_run = PlanRun::new(&off).kept_out_as(&off, run);
     // What it costs is looked at by the caller.
     let limit = aim.limit.clone().map(|limit| LimitByClass { cost: i128::MAX, ..limit });

@@ -23,6 +23,7 @@ use model::{
     collections::{FastMap, FastSet},
 };
 
+use self::domains::Domains;
 use super::{Pass, Rest};
 use crate::simulation::compile::classes::{ClassId, PodClass};
 use crate::simulation::compile::problem::Problem;
@@ -46,33 +47,39 @@ impl Pass for Colocation {
         if request.snapshot.pods.iter().all(|pending| pending.pod.shape.pod_affinity.required.is_empty()) {
             return rest.plan(request);
         }
-        let problem = Problem::new(request);
+        let mut problem = Problem::new(request);
         let closed = closed(&problem);
         if closed.is_empty() {
             return rest.plan_compiled(&problem);
         }
+        let (domains, simple) = (Domains::compare(&problem, &closed), simple(&problem, &closed));
+        problem.kept_out = domains.dear(&problem);
         match request.limit() {
-            None => best(problem, &closed, rest),
-            Some(limit) => within(&problem, &simple(&problem, &closed), limit, rest),
+            None => best(problem, &domains, simple, rest),
+            Some(limit) => within(&problem, &simple, limit, rest),
         }
     }
 }
 
-fn best(problem: Problem<'_>, closed: &[Closed], rest: &mut Rest<'_>) -> Option<Plan> {
-    let (request, class_of) = (problem.request, class_of_each(&problem));
-    let (movable, mut groups) = (domains::movable(&problem, closed), simple(&problem, closed));
+fn best(mut problem: Problem<'_>, domains: &Domains, mut groups: Vec<Group>, rest: &mut Rest<'_>) -> Option<Plan> {
+    let (request, class_of) = (problem.request, problem.class_of_pods());
     let mut plan = rest.plan_compiled(&problem)?;
+    let is_asked = |pod: PodId| class_of[pod].is_some_and(|class| !problem.classes[class].is_refused());
+    if !problem.kept_out.is_empty() && plan.refusals.iter().any(|refusal| is_asked(refusal.pod)) {
+        problem.kept_out.clear();
+        plan = better(rest.plan_compiled(&problem)?, plan, Bounds::OfBoth, &class_of, &request.snapshot);
+    }
     // With many instance types each problem takes some ten MiB, and plans for others follow.
     drop(problem);
     let worth = std::mem::take(&mut rest.planning.worth);
     let worth_of = |pod: PodId| class_of[pod].and_then(|class| worth.try_get(class).copied()).unwrap_or(0);
-    if is_worth_trying(&movable, &plan, worth_of)
-        && let Some(elsewhere) = domains::cheaper(request, &movable, &plan, worth_of)
+    if is_worth_trying(domains.groups(), &plan, worth_of)
+        && let Some(elsewhere) = domains.cheaper(request, &plan)
         && let Some(other) = rest.plan(&elsewhere.compared())
     {
         plan = better(plan, other, Bounds::OfTheFirst, &class_of, &request.snapshot);
     }
-    if plan.refusals.is_empty() && !is_worth_trying(&groups, &plan, worth_of) {
+    if plan.refusals.is_empty() && !is_worth_trying(groups.iter(), &plan, worth_of) {
         return Some(plan);
     }
     // A group for which no machine is large enough is better planned pod by pod, so the others are tried without it.
@@ -90,6 +97,11 @@ fn best(problem: Problem<'_>, closed: &[Closed], rest: &mut Rest<'_>) -> Option<
         }
     }
     Some(plan)
+}
+
+/// Whether a saving is worth another plan.
+fn is_much(saved: i128, of: i128) -> bool {
+    saved * COLOCATION_WORTH_TRYING >= of
 }
 
 /// A plan that keeps a limit, with the groups planned as what they amount to only if there is none without.
@@ -118,6 +130,7 @@ struct Hosts(Vec<(PodId, Vec<PodId>)>);
 
 /// Pods that have to be together and depend on no other pod for that: none runs yet, and each asks for all of them.
 struct Closed {
+    rule: GroupId,
     /// As [`Group::key`].
     key: Option<KeyId>,
     classes: Vec<ClassId>,
@@ -165,7 +178,7 @@ fn closed(problem: &Problem<'_>) -> Vec<Closed> {
             involved.any(|mine| mine.group == group && mine.owner && mine.matched)
         };
         let is_closed = start[group].total() == 0 && classes.iter().all(asks_for_all);
-        is_closed.then_some(Closed { key, classes })
+        is_closed.then_some(Closed { rule: group, key, classes })
     };
     found.into_iter().filter_map(closed).collect()
 }
@@ -192,14 +205,18 @@ fn simple(problem: &Problem<'_>, closed: &[Closed]) -> Vec<Group> {
 /// Whether planning the groups otherwise is likely to make a plan cheaper. What is dear about a host is that the
 /// machines of some pods have no room for the rest; for groups that share a domain, what their pods cost beyond their
 /// worth is the most to be had.
-fn is_worth_trying(groups: &[Group], plan: &Plan, worth: impl Fn(PodId) -> i64) -> bool {
+fn is_worth_trying<'g>(
+    groups: impl Iterator<Item = &'g Group> + Clone,
+    plan: &Plan,
+    worth: impl Fn(PodId) -> i64,
+) -> bool {
     if plan.cost() <= i128::from(plan.lower_bound.0) {
         return false;
     }
-    if groups.iter().any(|group| group.key.is_none()) {
+    if groups.clone().any(|group| group.key.is_none()) {
         return true;
     }
-    let members: FastSet<PodId> = groups.iter().flat_map(|group| group.members.iter().copied()).collect();
+    let members: FastSet<PodId> = groups.flat_map(|group| group.members.iter().copied()).collect();
     let mut saved = 0;
     for machine in &plan.machines {
         let sum = |pods: &mut dyn Iterator<Item = &PodId>| pods.map(|&pod| i128::from(worth(pod))).sum::<i128>();
@@ -209,7 +226,7 @@ fn is_worth_trying(groups: &[Group], plan: &Plan, worth: impl Fn(PodId) -> i64) 
             saved += (i128::from(machine.launch.price.0) * theirs / all - theirs).max(0);
         }
     }
-    saved * COLOCATION_WORTH_TRYING >= plan.cost()
+    is_much(saved, plan.cost())
 }
 
 /// Whether nothing but its affinity keeps the class from being planned so.
@@ -338,14 +355,6 @@ impl Hosts {
 
 /// By pod: its class.
 type ClassOf = IdVec<PodId, Option<ClassId>>;
-
-fn class_of_each(problem: &Problem<'_>) -> ClassOf {
-    let mut class_of = IdVec::filled(None, problem.snapshot.pods.len());
-    for (id, class) in problem.classes.iter_enumerated() {
-        class.members.iter().for_each(|&pod| class_of[pod] = Some(id));
-    }
-    class_of
-}
 
 /// Whose bounds hold for every plan of the request.
 #[derive(Clone, Copy, PartialEq, Eq)]

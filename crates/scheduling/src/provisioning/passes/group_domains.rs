@@ -215,7 +215,7 @@ fn values(snapshot: &Snapshot, group: &Group<'_>) -> Vec<ValueId> {
 }
 
 /// The values of a label that a node has or a machine can get, by name.
-pub(super) fn values_of(snapshot: &Snapshot, key: KeyId) -> Vec<ValueId> {
+fn values_of(snapshot: &Snapshot, key: KeyId) -> Vec<ValueId> {
     let names = &snapshot.interner;
     let mut found: BTreeSet<ValueId> = BTreeSet::new();
     for node in staying(snapshot) {

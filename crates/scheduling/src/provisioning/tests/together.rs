@@ -81,25 +81,57 @@ fn pods_that_share_a_zone_are_packed_like_any_others_there() {
     assert_eq!(zones.len(), 1);
 }
 
-#[test]
-fn pods_that_share_a_zone_go_where_all_of_them_are_cheapest() {
+/// Small machines are cheaper in one zone, and large ones much cheaper in the other. All pods are of one group, the
+/// small ones with a priority.
+fn zones_apart(priority: i32) -> Fixture {
     let mut f = Fixture::new();
     f.instance_type("small", 4, 16).offering("za", "on-demand", 3 * DOLLAR).offering("zb", "on-demand", 4 * DOLLAR);
     f.instance_type("large", 16, 64).offering("za", "on-demand", 90 * DOLLAR).offering("zb", "on-demand", 16 * DOLLAR);
-    f.pool("default");
     for index in 0..4 {
-        let pod = f.pod(&format!("first-{index}")).requests(3000, gib(2)).priority(10);
+        let pod = f.pod(&format!("small-{index}")).requests(3000, gib(2)).priority(priority);
         let _ = pod.label("app", "x").near(ZONE, "x");
     }
     for index in 0..2 {
         let _ = f.pod(&format!("large-{index}")).requests(15_000, gib(30)).label("app", "x").near(ZONE, "x");
     }
+    f
+}
+
+fn zones<'s>(plan: &Plan, snapshot: &'s Snapshot) -> BTreeSet<&'s str> {
+    plan.machines.iter().map(|machine| snapshot.interner.value_name(machine.launch.zone)).collect()
+}
+
+#[test]
+fn pods_that_share_a_zone_go_where_all_of_them_are_cheapest() {
+    let mut f = zones_apart(10);
+    f.pool("default");
     let (found, [together, alone]) = prices(&f);
     assert_eq!((together, alone), (48, 192), "two large ones and four small ones in zb, and in za");
+    assert_eq!(zones(&found, &f.snapshot()), BTreeSet::from(["zb"]));
+}
+
+#[test]
+fn a_dear_zone_is_cheap_if_its_nodes_have_room() {
+    let mut f = zones_apart(0);
+    f.pool("default");
+    for name in ["n-0", "n-1"] {
+        f.node(name).allocatable(15_000, gib(60)).label(ZONE, "za").label(HOST, name);
+    }
     let snapshot = f.snapshot();
-    let zones: BTreeSet<&str> =
-        found.machines.iter().map(|machine| snapshot.interner.value_name(machine.launch.zone)).collect();
-    assert_eq!(zones, BTreeSet::from(["zb"]));
+    let found = plan(&snapshot);
+    assert!(found.refusals.is_empty());
+    assert_eq!(found.price.0, 12 * DOLLAR, "four small ones beside the nodes");
+    assert_eq!(zones(&found, &snapshot), BTreeSet::from(["za"]));
+}
+
+#[test]
+fn a_dear_zone_is_better_than_no_place() {
+    let mut f = zones_apart(10);
+    f.pool("cheap").require(ZONE, "In", &["zb"]).limit("nodes", 2, 2);
+    f.pool("dear").require(ZONE, "In", &["za"]);
+    let (found, [together, alone]) = prices(&f);
+    assert_eq!((together, alone), (192, 192));
+    assert_eq!(zones(&found, &f.snapshot()), BTreeSet::from(["za"]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::pools::{PoolRank, PoolTable};
 use super::request::Request;
 use super::{classes, daemons, pools};
 use crate::simulation::compile::residual_capacity::SlackTree;
-use crate::simulation::topology::Topology;
+use crate::simulation::topology::{DomainId, GroupId, Topology};
 use crate::snapshot::affinity;
 use crate::{
     catalogue::OfferingId,
@@ -43,6 +43,8 @@ pub(crate) struct Problem<'s> {
     pub(crate) shared_volumes: SharedVolumes,
     /// What claims are asked from; `None` if no pod wants a device.
     pub(crate) devices: Option<ProblemDevices<'s>>,
+    /// Domains of groups that plans keep machines for their pods out of. No rule says so, and bounds hold without.
+    pub(crate) kept_out: Vec<(GroupId, IdSet<DomainId>)>,
     accepted: IdVec<ClassId, IdSet<NodeId>>,
     reserved: IdVec<PoolRank, FastMap<ValueId, IdSet<OfferingId>>>,
     none: IdSet<OfferingId>,
@@ -85,6 +87,7 @@ impl<'s> Problem<'s> {
             reservations,
             topology,
             devices,
+            kept_out: Vec::new(),
             accepted,
             reserved,
             none,
@@ -92,12 +95,14 @@ impl<'s> Problem<'s> {
     }
 
     /// The problem with these classes kept off nodes that are open already.
-    pub(crate) fn off_open_nodes(mut self, classes: &BTreeSet<ClassId>) -> Self {
+    pub(crate) fn off_open_nodes(&self, classes: &BTreeSet<ClassId>) -> Self {
+        let mut off = Self::new(self.request);
+        off.kept_out.clone_from(&self.kept_out);
         let open: IdSet<NodeId> = self.snapshot.nodes.ids().filter(|&node| self.is_open_node(node)).collect();
         for &class in classes {
-            self.accepted[class].difference_with(&open);
+            off.accepted[class].difference_with(&open);
         }
-        self
+        off
     }
 
     pub(crate) fn names(&self) -> &'s Interner {

@@ -67,7 +67,12 @@ impl Aim {
 struct RunStart {
     domains: AllDomains,
     devices: DeviceUse,
+    /// The ways into domains that the problem keeps machines out of.
+    kept_out: BTreeSet<WayId>,
 }
+
+/// A way for a class to be in a pool: the pool, the class, and the alternative's index.
+type WayId = (PoolId, ClassId, usize);
 
 /// One run: plans of a problem in several orders, each of which goes on with what those before have shown.
 #[derive(Debug)]
@@ -77,11 +82,11 @@ pub(crate) struct PlanRun {
     domains: AllDomains,
     /// If machines are kept outside: ways to be on a machine of the plan that would add a domain, of classes that have
     /// others.
-    avoided: BTreeSet<(PoolId, ClassId, usize)>,
+    avoided: BTreeSet<WayId>,
     /// Domains of spreads that do not count, because no machine is opened in them for the spread's pods.
     closed: Vec<(GroupId, IdSet<DomainId>)>,
     /// The ways to be on a machine in one of these.
-    closed_ways: BTreeSet<(PoolId, ClassId, usize)>,
+    closed_ways: BTreeSet<WayId>,
     /// Classes that avoid none, since they would have too few places.
     avoids_none: BTreeSet<ClassId>,
     /// The steps for devices. All packings of the run draw on them, in one thread.
@@ -90,17 +95,24 @@ pub(crate) struct PlanRun {
 }
 
 impl PlanRun {
-    /// The first run of a problem: it finds out where machines could be launched.
-    pub(crate) fn new(problem: &Problem<'_>) -> Self {
+    /// A run that only knows the domains that nodes have.
+    pub(crate) fn before_machines(problem: &Problem<'_>) -> Self {
         let domains = problem.topology.domains_of_nodes();
         let devices = DeviceUse::new(problem.snapshot.options.device_steps);
-        let run = Self::from(Arc::new(RunStart { domains, devices }));
+        Self::from(Arc::new(RunStart { domains, devices, kept_out: BTreeSet::new() }))
+    }
+
+    /// The first run of a problem: it finds out where machines could be launched.
+    pub(crate) fn new(problem: &Problem<'_>) -> Self {
+        let run = Self::before_machines(problem);
         let reachable = reachable(problem, &run);
         let Self { mut domains, devices, .. } = run;
         for (group, place) in reachable {
             Arc::make_mut(&mut domains[group]).open(place);
         }
-        Self::from(Arc::new(RunStart { domains, devices: devices.into_inner() }))
+        let into = problem.kept_out.iter();
+        let kept_out = into.flat_map(|(group, domains)| ways_into(problem, *group, domains)).collect();
+        Self::from(Arc::new(RunStart { domains, devices: devices.into_inner(), kept_out }))
     }
 
     /// Another run of the problem, which begins with what this one began with.
@@ -133,16 +145,7 @@ impl PlanRun {
     /// Lets domains without nodes count no more for a spread, and keeps machines for its pods out of them.
     pub(crate) fn close(&mut self, problem: &Problem<'_>, group: GroupId, domains: IdSet<DomainId>) {
         Arc::make_mut(&mut self.domains[group]).close(&domains);
-        for (id, class) in problem.classes.iter_enumerated() {
-            let Some(position) = class.involved.iter().position(|mine| mine.owner && mine.group == group) else {
-                continue;
-            };
-            let is_closed = |way: &&Alternative| matches!(way.places.get(position), Some(Place::Domain(domain)) if domains.contains(*domain));
-            for table in &problem.pools {
-                let ways = table.by_class[id].iter().filter(is_closed);
-                self.closed_ways.extend(ways.map(|way| (table.id, id, way.index)));
-            }
-        }
+        self.closed_ways.extend(ways_into(problem, group, &domains));
         self.closed.push((group, domains));
     }
 
@@ -207,7 +210,7 @@ impl PlanRun {
     /// Whether no machine is to be opened, or narrowed, that way.
     pub(crate) fn is_avoided(&self, pool: &PoolTable<'_>, class: ClassId, way: &Alternative) -> bool {
         let among = |ways: &BTreeSet<_>| !ways.is_empty() && ways.contains(&(pool.id, class, way.index));
-        among(&self.avoided) || among(&self.closed_ways)
+        among(&self.avoided) || among(&self.closed_ways) || among(&self.start.kept_out)
     }
 
     /// Whether the class has to be spread over domains of which machines of a plan have added one.
@@ -215,6 +218,24 @@ impl PlanRun {
         let mut groups = class.involved.iter().filter(|mine| mine.owner);
         groups.any(|mine| self.domains[mine.group].was_added_to)
     }
+}
+
+/// The ways into some domains for the classes that have to keep a group's rule.
+fn ways_into<'p>(
+    problem: &'p Problem<'_>,
+    group: GroupId,
+    domains: &'p IdSet<DomainId>,
+) -> impl Iterator<Item = WayId> + 'p {
+    problem.classes.iter_enumerated().flat_map(move |(id, class)| {
+        let position = class.involved.iter().position(|mine| mine.owner && mine.group == group);
+        position.into_iter().flat_map(move |position| {
+            let leads_there = move |way: &&Alternative| matches!(way.places.get(position), Some(Place::Domain(domain)) if domains.contains(*domain));
+            let of_pool = move |table: &'p PoolTable<'_>| {
+                table.by_class[id].iter().filter(leads_there).map(move |way| (table.id, id, way.index))
+            };
+            problem.pools.iter().flat_map(of_pool)
+        })
+    })
 }
 
 /// Places of machines that could be launched for classes that have to be spread, if nothing else were planned.
