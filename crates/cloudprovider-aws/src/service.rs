@@ -7,6 +7,7 @@ mod connect;
 pub mod ec2;
 pub mod error;
 mod others;
+pub mod throttling;
 
 pub use connect::{ConnectError, Connector, Services};
 pub use ec2::Ec2;

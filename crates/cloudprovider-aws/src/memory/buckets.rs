@@ -1,26 +1,25 @@
-//! How EC2 throttles: each account has buckets of tokens that are refilled every second.
-//!
-//! Sizes are those that "Request throttling for the Amazon EC2 API" of EC2's developer guide gives; `CreateFleet`
-//! launches as `RunInstances` does and has its buckets. Calls to other services are not throttled here.
+//! The buckets of an account that EC2 throttles by. Calls to other services are not throttled here.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::Timestamp;
 
-use crate::service::ec2::{LAUNCH_CALLS, Tokens};
+use crate::service::throttling::{Bucket, LAUNCH_CALLS, LAUNCHED_MACHINES, Tokens};
 
 const fn size(most: u32, each_second: u32) -> Tokens {
     Tokens { most, each_second }
 }
 
 /// A bucket's name and size.
-type Bucket = (&'static str, Tokens);
+type Named = (&'static str, Tokens);
 
-/// The bucket of a call, and that of the resources which it is about.
-fn buckets_of(call: &str) -> Option<(Bucket, Option<Bucket>)> {
+/// The bucket of a call, and that of the resources which it is about. `CreateFleet` launches as `RunInstances` does and
+/// has its buckets.
+fn buckets_of(call: &str) -> Option<(Named, Option<Named>)> {
     let action = call.strip_prefix("ec2:")?;
     Some(match action {
-        "CreateFleet" => (("launch", LAUNCH_CALLS), Some(("launched", size(1000, 2)))),
+        "CreateFleet" => (("launch", LAUNCH_CALLS), Some(("launched", LAUNCHED_MACHINES))),
         "TerminateInstances" => (("terminate", size(100, 5)), Some(("terminated", size(1000, 20)))),
         "CreateTags" => (("tag", size(100, 10)), None),
         _ if action.starts_with("Describe") => (("describe", size(100, 20)), None),
@@ -28,48 +27,29 @@ fn buckets_of(call: &str) -> Option<(Bucket, Option<Bucket>)> {
     })
 }
 
-/// What a bucket has, in thousandths of tokens, and when that was so.
-#[derive(Debug, Clone, Copy)]
-struct Level {
-    thousandths: u64,
-    at: Timestamp,
-}
-
 /// All buckets of the account.
 #[derive(Debug, Default)]
 pub(super) struct Buckets {
-    levels: BTreeMap<&'static str, Level>,
+    by_name: BTreeMap<&'static str, Bucket>,
 }
 
 impl Buckets {
     /// Whether the call may be made now that is about so many resources. What is refused takes nothing.
     pub(super) fn take(&mut self, call: &str, resources: u32, now: Timestamp) -> bool {
         let Some((of_call, of_resources)) = buckets_of(call) else { return true };
-        let wanted = [Some((of_call, 1)), of_resources.map(|bucket| (bucket, resources))];
-        let wanted: Vec<_> = wanted.into_iter().flatten().collect();
-        for ((name, size), _) in &wanted {
-            self.refill(name, *size, now);
-        }
-        let has = |((name, _), tokens): &(Bucket, u32)| {
-            self.levels.get(name).is_some_and(|level| level.thousandths >= u64::from(*tokens) * 1000)
-        };
-        if !wanted.iter().all(has) {
-            return false;
-        }
-        for ((name, _), tokens) in wanted {
-            if let Some(level) = self.levels.get_mut(name) {
-                level.thousandths -= u64::from(tokens) * 1000;
+        let now = Duration::from_millis(u64::try_from(now.0).unwrap_or(0));
+        let wanted = || [Some((of_call, 1)), of_resources.map(|bucket| (bucket, resources))].into_iter().flatten();
+        for ((name, size), tokens) in wanted() {
+            if !self.bucket(name, size).wait(tokens, now).is_zero() {
+                return false;
             }
         }
+        wanted().for_each(|((name, size), tokens)| self.bucket(name, size).take(tokens, now));
         true
     }
 
-    fn refill(&mut self, name: &'static str, size: Tokens, now: Timestamp) {
-        let most = u64::from(size.most) * 1000;
-        let level = self.levels.entry(name).or_insert(Level { thousandths: most, at: now });
-        let passed_ms = u64::try_from(now.since(level.at).0).unwrap_or(0);
-        level.thousandths = most.min(level.thousandths + passed_ms * u64::from(size.each_second));
-        level.at = now;
+    fn bucket(&mut self, name: &'static str, size: Tokens) -> &mut Bucket {
+        self.by_name.entry(name).or_insert_with(|| Bucket::full(size))
     }
 }
 

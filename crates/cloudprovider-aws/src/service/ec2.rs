@@ -12,19 +12,6 @@ use crate::launch::template::LaunchTemplate;
 use crate::node_class::spec::{InstanceMatchCriteria, Tags};
 use crate::node_class::status::ReservationType;
 
-/// Tokens of an account for some calls: each takes one, and is refused without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tokens {
-    /// How many there are at most.
-    pub most: u32,
-    /// How many come each second.
-    pub each_second: u32,
-}
-
-/// Of calls that launch machines, where AWS has not raised them; "Request throttling for the Amazon EC2 API" in EC2's
-/// developer guide.
-pub const LAUNCH_CALLS: Tokens = Tokens { most: 5, each_second: 2 };
-
 /// What is asked for: by id, by filters, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Query {

@@ -13,14 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use cloudprovider::{CloudProvider, CreateRequest};
-use cloudprovider_aws::service::ec2::{LAUNCH_CALLS, Tokens};
+use cloudprovider_aws::service::throttling::{LAUNCH_CALLS, LAUNCHED_MACHINES};
 use e2e::exit;
 use futures::future::join_all;
 
 use self::world::World;
 
-/// Machines that an account may launch; "Request throttling for the Amazon EC2 API".
-const MACHINES: Tokens = Tokens { most: 1000, each_second: 2 };
 /// The most machines of one call.
 const AT_ONCE: u64 = 1000;
 /// How long launches that are alike are waited for, and what it takes to write them down and read the answer.
@@ -117,10 +115,7 @@ async fn launches(count: u64, kinds: u64) -> Result<bool> {
 /// The least number of calls, and the time in which the buckets give them and their machines.
 fn bound(count: u64, kinds: u64) -> (u64, Duration) {
     let calls = kinds.min(count) * count.div_ceil(kinds).div_ceil(AT_ONCE);
-    let wait = |wanted: u64, tokens: Tokens| {
-        Duration::from_millis(wanted.saturating_sub(tokens.most.into()) * 1000 / u64::from(tokens.each_second))
-    };
-    (calls, wait(calls, LAUNCH_CALLS).max(wait(count, MACHINES)))
+    (calls, LAUNCH_CALLS.time_for(calls).max(LAUNCHED_MACHINES.time_for(count)))
 }
 
 fn verdict(is_reached: bool) -> &'static str {
