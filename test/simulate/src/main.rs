@@ -1,8 +1,10 @@
 //! Plays traces with our rules of disruption and with Karpenter's, and prints what both come to.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fmt, fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -24,7 +26,7 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds, one after the other.
+    /// How many seeds.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Play Karpenter's rules on the same traces.
@@ -75,22 +77,18 @@ fn play(arguments: &Arguments) -> Result<()> {
     };
     let kinds = if arguments.traces.is_empty() { Kind::ALL.to_vec() } else { arguments.traces.clone() };
     let sides = sides(arguments);
-    let mut rows: Vec<Row> = Vec::new();
-    let mut done = 0;
-    let all = kinds.len() * sides.len() * usize::try_from(arguments.seeds)?;
+    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.seeds);
+    let mut plays = Vec::new();
     for &kind in &kinds {
         for (name, side) in &sides {
-            let mut outcomes: Vec<Outcome> = Vec::new();
-            for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {
-                done += 1;
-                eprint!("\r{done} of {all}: {kind}, {name}, seed {seed}\x1b[K");
-                let outcome = run(&Trace::new(kind, size, seed), *side, seed)
-                    .with_context(|| format!("{kind}, {name}, seed {seed}"))?;
-                for violation in &outcome.violations {
-                    eprintln!("\r{kind}, {name}, seed {seed}: {violation}\x1b[K");
-                }
-                outcomes.push(outcome);
-            }
+            plays.extend(seeds.clone().map(|seed| Play { kind, name, side: *side, seed }));
+        }
+    }
+    let mut outcomes = at_once(&plays, size)?.into_iter();
+    let mut rows: Vec<Row> = Vec::new();
+    for &kind in &kinds {
+        for (name, _) in &sides {
+            let outcomes = outcomes.by_ref().take(seeds.clone().count()).collect();
             rows.push(Row { kind, side: name.clone(), outcomes });
         }
     }
@@ -100,6 +98,43 @@ fn play(arguments: &Arguments) -> Result<()> {
         fs::write(path, plot::svg(&rows)).with_context(|| format!("write {}", path.display()))?;
     }
     judge(&rows)
+}
+
+/// A trace, and by whose rules it is played.
+struct Play<'a> {
+    kind: Kind,
+    name: &'a str,
+    side: Side,
+    seed: u64,
+}
+
+impl fmt::Display for Play<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, seed {}", self.kind, self.name, self.seed)
+    }
+}
+
+/// Plays as many at once as there are processors.
+fn at_once(plays: &[Play<'_>], size: Size) -> Result<Vec<Outcome>> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let outcomes: Vec<OnceLock<Result<Outcome>>> = plays.iter().map(|_| OnceLock::new()).collect();
+    let work = || {
+        while let Some((play, slot)) = plays.iter().zip(&outcomes).nth(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = run(&Trace::new(play.kind, size, play.seed), play.side, play.seed);
+            for violation in outcome.iter().flat_map(|outcome| &outcome.violations) {
+                eprintln!("\r{play}: {violation}\x1b[K");
+            }
+            let _: Result<(), _> = slot.set(outcome.with_context(|| play.to_string()));
+            eprint!("\r{} of {}: {play}\x1b[K", done.fetch_add(1, Ordering::Relaxed) + 1, plays.len());
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    outcomes.into_iter().map(|slot| slot.into_inner().context("a trace was not played")?).collect()
 }
 
 /// What is compared, by what people call it.
