@@ -384,9 +384,14 @@ pub(crate) fn new_machine<'p>(
     if let Some(ways) = &size.ways {
         let nothing = ResourceVec::default();
         for &offering in ways.by_price(table).iter().filter(|&&offering| alternative.offerings.contains(offering)) {
+            let price = table.price(offering).0;
+            // Cheapest first: what is dearer costs more, for `wanted` copies at most.
+            if best.is_some_and(|best| best.cost_cmp(&offer(wanted, price)) == Ordering::Less) {
+                break;
+            }
             let copies = size.copies(table, offering, &nothing, wanted);
             if copies > 0 {
-                keep_best(&mut best, offer(copies, table.price(offering).0));
+                keep_best(&mut best, offer(copies, price));
             }
         }
     } else {
