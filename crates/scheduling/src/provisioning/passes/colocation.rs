@@ -56,7 +56,7 @@ impl Pass for Colocation {
         problem.kept_out = domains.dear(&problem);
         match request.limit() {
             None => best(problem, &domains, simple, rest),
-            Some(limit) => within(&problem, &simple, limit, rest),
+            Some(limit) => within(problem, &simple, limit, rest),
         }
     }
 }
@@ -104,10 +104,17 @@ fn is_much(saved: i128, of: i128) -> bool {
     saved * COLOCATION_WORTH_TRYING >= of
 }
 
-/// A plan that keeps a limit, with the groups planned as what they amount to only if there is none without.
-fn within(problem: &Problem<'_>, groups: &[Group], limit: &Limit, rest: &mut Rest<'_>) -> Option<Plan> {
-    if let Some(found) = rest.plan_compiled(problem) {
+/// A plan that keeps a limit, with machines in dear domains, and with the groups planned as what they amount to, only if
+/// there is none without.
+fn within(mut problem: Problem<'_>, groups: &[Group], limit: &Limit, rest: &mut Rest<'_>) -> Option<Plan> {
+    if let Some(found) = rest.plan_compiled(&problem) {
         return Some(found);
+    }
+    if !problem.kept_out.is_empty() {
+        problem.kept_out.clear();
+        if let Some(found) = rest.plan_compiled(&problem) {
+            return Some(found);
+        }
     }
     let request = problem.request;
     let (uncoupled, hosts) = uncouple(request, groups, None)?;

@@ -135,6 +135,18 @@ fn a_dear_zone_is_better_than_no_place() {
 }
 
 #[test]
+fn a_preference_is_kept_where_a_dear_zone_is_the_only_place() {
+    let mut f = zones_apart(10);
+    f.pool("cheap").require(ZONE, "In", &["zb"]).limit("nodes", 2, 2);
+    f.pool("dear").require(ZONE, "In", &["za"]);
+    f.pod("choosy").requests(3000, gib(2)).prefer(api::labels::INSTANCE_TYPE, "small");
+    let found = plan(&f.snapshot());
+    assert!(found.refusals.is_empty());
+    assert!(found.notes.is_empty(), "{:?}", found.notes);
+    assert_eq!(found.price.0, 195 * DOLLAR);
+}
+
+#[test]
 fn a_host_for_all_costs_at_least_a_machine_that_holds_all() {
     let mut f = Fixture::new();
     f.instance_type("cheap", 4, 16).offering("za", "on-demand", 3 * DOLLAR);
