@@ -19,7 +19,7 @@ pub mod node_pool;
 pub mod node_pool_hash;
 pub mod node_repair;
 pub mod offline;
-pub mod repair_budget;
+pub mod pool_budget;
 pub mod snapshot;
 pub mod snapshot_file;
 pub mod static_pools;

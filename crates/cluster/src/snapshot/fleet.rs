@@ -44,14 +44,7 @@ pub(super) fn fleet(
         let of_fleet = builder.node(id, node, (object, claim), errors);
         if let (Some(pool), Some(object)) = (&node.node_pool, object) {
             let counts = counts.entry(pool.clone()).or_default();
-            // One that takes the place of others is under way, and nothing is taken away with it.
-            let under_way = of_fleet.under_way.as_ref().filter(|_| !Note::is_replacement(claim));
-            counts.add(
-                node.state,
-                under_way,
-                object.ready,
-                true_condition(claim, conditions::INSTANCE_TERMINATING).is_some(),
-            );
+            counts.add(node.state, claim, of_fleet.under_way.as_ref(), object.ready);
         }
         fleet.nodes.push(of_fleet);
     }

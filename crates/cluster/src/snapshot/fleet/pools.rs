@@ -17,14 +17,21 @@ pub(crate) struct Counts {
 impl Counts {
     /// Counts a Node of ours as Karpenter does (`BuildDisruptionBudgetMapping`): once initialized, or while it is
     /// rebooting, until the provider was asked to end its machine.
-    pub(crate) fn add(&mut self, state: NodeState, under_way: Option<&UnderWay>, is_ready: bool, is_terminating: bool) {
+    pub(crate) fn add(&mut self, state: NodeState, claim: &NodeClaim, under_way: Option<&UnderWay>, is_ready: bool) {
         let is_counted = state == NodeState::Initialized || under_way == Some(&UnderWay::Reboot);
-        if !is_counted || is_terminating {
+        if !is_counted || true_condition(claim, conditions::INSTANCE_TERMINATING).is_some() {
             return;
         }
+        // One that takes the place of others is under way, and nothing is taken away with it.
+        let is_going = under_way.is_some() && !Note::is_replacement(claim);
         self.nodes += 1;
-        self.going += u32::from(under_way.is_some());
-        self.unready += u32::from(under_way.is_none() && !is_ready);
+        self.going += u32::from(is_going);
+        self.unready += u32::from(!is_going && !is_ready);
+    }
+
+    /// Those that a budget's number is less by.
+    pub(crate) fn disrupted(self) -> u32 {
+        self.going.saturating_add(self.unready)
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use api::conditions::node_claim::DISRUPTION_REASON;
-use api::{NodeClaim, taints};
+use api::NodeClaim;
 use cluster::node_claim::command::{MOST_NODE_CLAIMS, Note, has_note};
+use cluster::pool_budget::Machines;
 use model::{DurationMs, NodeClaimName, NodePoolName};
 use scheduling::disruption::plan::{Command, Place};
 use scheduling::plan::Plan;
@@ -20,7 +20,7 @@ use crate::world::context::Context;
 use crate::world::preconditions::{self, Present, Stale};
 use crate::world::store::State;
 use crate::world::successors::Move;
-use crate::world::{claim, node_facts, planned_node_claim, static_node_claim};
+use crate::world::{claim, planned_node_claim, static_node_claim};
 
 /// A command that may begin.
 pub(crate) struct Beginning {
@@ -244,23 +244,14 @@ fn check_pools(planned: &Planned, pools: &BTreeSet<NodePoolName>, begun: &Begun,
     Ok(())
 }
 
-/// How many NodeClaims of a NodePool count against its budgets.
+/// How many machines of a NodePool count against its budgets.
 fn disrupted(state: &State, pool: &NodePoolName) -> usize {
-    let taint = taints::disrupted();
-    let is_disrupted = |claim: &&Arc<NodeClaim>| {
-        let is_going =
-            Note::of(claim).is_some_and(|note| note.map_or(true, |note| note.going.contains(claim::name(claim))));
-        let mut nodes = claim::provider_id(claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
-        claim::is_deleting(claim)
-            || is_going
-            || claim::is(claim, DISRUPTION_REASON)
-            || nodes.any(|node| {
-                node.model.deletion_timestamp.is_some()
-                    || node_facts::has_taint(&node.object, &taint)
-                    || (node_facts::is_registered(&node.object) && !node_facts::is_ready(&node.object))
-            })
-    };
-    state.node_claims_of_pool(pool).filter(is_disrupted).count()
+    let mut machines = Machines::default();
+    for claim in state.node_claims_of_pool(pool) {
+        let nodes = claim::provider_id(claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
+        nodes.for_each(|node| machines.add(claim, &node.object));
+    }
+    usize::try_from(machines.disrupted()).unwrap_or(usize::MAX)
 }
 
 /// Different for each command, over restarts too.

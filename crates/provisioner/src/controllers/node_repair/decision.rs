@@ -9,7 +9,7 @@ use api::conditions::node_claim::INITIALIZED;
 use api::{NodeClaim, NodePool, annotations};
 use cloudprovider::{NodeClassKind, RepairAction, RepairPolicies};
 use cluster::node_repair::{self, Diagnosis, Health, Repair};
-use cluster::repair_budget::{Machines, begun};
+use cluster::pool_budget::{Machines, begun};
 use k8s_openapi::api::core::v1::Node;
 use model::{DurationMs, NamespacedName, NodeClaimName, NodeName, NodePoolName, Timestamp};
 use scheduling::snapshot::eviction::{Budgets, DeletionCosts, EvictionCost, Forbidden};

@@ -1,9 +1,9 @@
-//! How many machines of a NodePool may be rebooted because they are broken: its budgets for the reason Unhealthy, less
-//! what somebody has begun with.
+//! How many machines of a NodePool count against its budgets, for those who ask without a snapshot: before a command
+//! begins, and before a broken machine is rebooted.
 //!
-//! Those that are replaced are counted by disruption, see [`snapshot`](crate::snapshot).
+//! Plans of disruption count in the same way, see [`snapshot`](crate::snapshot).
 
-use api::conditions::node_claim as conditions;
+use api::conditions::{TRUE, node_claim as conditions};
 use api::{NodeClaim, NodePool, taints};
 use decode::ObjectError;
 use k8s_openapi::api::core::v1::Node;
@@ -31,12 +31,17 @@ impl Machines {
     pub fn add(&mut self, claim: &NodeClaim, node: &Node) {
         let is_initialized = true_condition(claim, conditions::INITIALIZED).is_some();
         let state = if is_initialized { NodeState::Initialized } else { NodeState::Registered };
-        let is_terminating = true_condition(claim, conditions::INSTANCE_TERMINATING).is_some();
-        // Whether it is ready changes nothing for the reason Unhealthy.
-        self.0.add(state, begun(claim, node).as_ref(), true, is_terminating);
+        let of_node = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let is_ready = of_node.iter().any(|it| it.type_ == api::conditions::node::READY && it.status == TRUE);
+        self.0.add(state, claim, begun(claim, node).as_ref(), is_ready);
     }
 
-    /// How many more may be repaired now, and by which words of the NodePool; `None` is any number. Budgets that cannot
+    /// How many are being disrupted, or are not ready.
+    pub fn disrupted(self) -> u32 {
+        self.0.disrupted()
+    }
+
+    /// How many more may be repaired now, whether or not others are ready, and by which words of the NodePool; `None` is any number. Budgets that cannot
     /// be read are reported, and allow none.
     pub fn allowed(self, pool: &NodePool, now: Timestamp) -> Result<Option<(u32, String)>, Vec<ObjectError>> {
         let mut errors = Vec::new();
@@ -69,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_for_unhealthy_count_what_is_under_way_and_not_what_is_not_ready() {
+    fn budgets_count_what_is_under_way_and_those_for_unhealthy_not_what_is_not_ready() {
         let pool = |budgets: Value| -> NodePool {
             serde_json::from_value(json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
@@ -83,14 +88,15 @@ mod tests {
             .unwrap()
         };
         let mut machines = Machines::default();
-        let node = Node::default();
-        let not_ready: Node =
-            serde_json::from_value(json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})).unwrap();
+        let [node, not_ready] = ["True", "False"].map(|status| -> Node {
+            serde_json::from_value(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}})).unwrap()
+        });
         machines.add(&claim(Some("Initialized")), &not_ready);
         machines.add(&claim(Some("Initialized")), &node);
         machines.add(&claim(Some("Rebooting")), &node);
-        // Never initialized: no part of what percentages are of.
-        machines.add(&claim(None), &node);
+        // Never initialized: no part of what percentages are of, and nothing is taken away while one starts.
+        machines.add(&claim(None), &not_ready);
+        assert_eq!(machines.disrupted(), 2);
         let allowed = |budgets: Value| machines.allowed(&pool(budgets), Timestamp::from_seconds(0));
         assert_eq!(
             allowed(json!([{"nodes": "100%"}])),
