@@ -8,13 +8,15 @@
 //! successor comes. All of this is a wish, and forgotten after a while.
 //!
 //! kube-scheduler does not know it, and binds a successor to any node with room as soon as it is there. So over all
-//! machines that are drained the large pods go first ([`Successors::waits_for_larger`]): small ones fill what is left,
-//! where large ones that come last find it in pieces, and a machine is launched for them.
+//! machines that are drained the large pods go first ([`Successors::waits_for_larger`], [`room`]): small ones fill what
+//! is left, where large ones that come last find it in pieces, and a machine is launched for them.
 //!
 //! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
 //! they were launched for have begun to go.
 //!
 //! Differs: `larger-first`. Karpenter evicts pods of each node as its turn comes, whatever goes on other nodes.
+
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,10 +25,11 @@ use model::collections::NameMap;
 use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, ResourceVec, Timestamp, Uid};
 use parking_lot::Mutex;
 
+use self::room::{Room, Size};
 use crate::runtime::clock::Clock;
 use crate::world::assignments::Assignments;
 use crate::world::displacement::Displacement;
-use crate::world::store::ClusterStore;
+use crate::world::store::{ClusterStore, State};
 
 /// How long successors are waited for: a drain may take long.
 const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
@@ -61,8 +64,7 @@ struct Inner {
     expected: BTreeMap<Uid, Vec<Expected>>,
     /// What successors request that have come and are not bound yet, and since when that is so.
     coming: BTreeMap<Uid, (ResourceVec, Timestamp)>,
-    /// Each request of pods that are still to find their places, and when that was looked up.
-    ahead: Option<(Timestamp, Vec<ResourceVec>)>,
+    ahead: Option<Ahead>,
     /// How many have left.
     left: u64,
     displacement: Displacement,
@@ -88,6 +90,17 @@ struct Expected {
     is_open: bool,
 }
 
+/// What is still to come.
+#[derive(Debug)]
+struct Ahead {
+    /// When that was looked up.
+    at: Timestamp,
+    /// What is free at the places.
+    room: Room,
+    /// Of the largest pod that is to find its place.
+    largest: Size,
+}
+
 /// What planners are to know of places that were planned for pods which move.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Succession {
@@ -98,32 +111,27 @@ pub(crate) struct Succession {
 }
 
 impl Inner {
-    /// What pods request that have not found their places: each amount once.
-    fn still_to_come(&self, now: Timestamp) -> Vec<ResourceVec> {
-        let begun = self.begun.values().filter(|begun| now.since(begun.since) < DRAINED_WITHIN);
+    fn look_ahead(&self, state: &State, now: Timestamp) -> Ahead {
+        let places = self.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place);
+        let places = places.chain(self.expected.values().flatten().map(|it| &it.place)).collect();
+        let room = Room::of(state, &places);
+        let largest = self.still_to_come(now).map(|requests| room.size(requests)).max().unwrap_or_default();
+        Ahead { at: now, room, largest }
+    }
+
+    /// What pods request that have not found their places.
+    fn still_to_come(&self, now: Timestamp) -> impl Iterator<Item = &ResourceVec> {
+        let begun = self.begun.values().filter(move |begun| now.since(begun.since) < DRAINED_WITHIN);
         let begun = begun.flat_map(|begun| &begun.moves).map(|(pod, _)| &pod.shape.requests);
-        let is_waited_for = |it: &&Expected| match it.drained_at {
+        let is_waited_for = move |it: &&Expected| match it.drained_at {
             Some(at) => now.since(at) < LARGER_FIRST,
             None => now.since(it.since) < DRAINED_WITHIN,
         };
         let expected = self.expected.values().flatten().filter(is_waited_for);
         let expected = expected.map(|it| &it.predecessor.shape.requests);
-        let coming = self.coming.values().filter(|(_, since)| now.since(*since) < LARGER_FIRST);
-        let coming = coming.map(|(requests, _)| requests);
-        let mut requests: Vec<ResourceVec> = Vec::new();
-        for of_pod in begun.chain(expected).chain(coming) {
-            if !requests.contains(of_pod) {
-                requests.push(of_pod.clone());
-            }
-        }
-        requests
+        let coming = self.coming.values().filter(move |(_, since)| now.since(*since) < LARGER_FIRST);
+        begun.chain(expected).chain(coming.map(|(requests, _)| requests))
     }
-}
-
-/// As much of everything, and twice as much of something.
-fn is_larger(one: &ResourceVec, other: &ResourceVec) -> bool {
-    let is_twice = |(resource, amount): (_, i64)| amount > 0 && amount >= other.get(resource).saturating_mul(2);
-    other.fits_in(one) && one.iter().any(is_twice)
 }
 
 impl Successors {
@@ -230,7 +238,7 @@ impl Successors {
 
     /// Whether a pod that moves stays for now, since larger ones that move as well have not found their places: on
     /// whatever machines they are. Nobody waits for long.
-    pub(crate) fn waits_for_larger(&self, pod: &Pod, now: Timestamp) -> bool {
+    pub(crate) fn waits_for_larger(&self, pod: &Pod, state: &State, now: Timestamp) -> bool {
         let Some(owner) = pod.owner.as_ref().map(|owner| &owner.uid) else { return false };
         let mut inner = self.inner.lock();
         let mut of_owner = inner.expected.get_mut(owner).into_iter().flatten();
@@ -241,12 +249,11 @@ impl Successors {
         if now.since(*drained_at) >= LARGER_FIRST {
             return false;
         }
-        let is_known = |(at, _): &&(Timestamp, Vec<ResourceVec>)| (DurationMs(0)..KNOWN_FOR).contains(&now.since(*at));
-        if inner.ahead.as_ref().filter(is_known).is_none() {
-            inner.ahead = Some((now, inner.still_to_come(now)));
+        let is_known = |ahead: &Ahead| (DurationMs(0)..KNOWN_FOR).contains(&now.since(ahead.at));
+        if !inner.ahead.as_ref().is_some_and(is_known) {
+            inner.ahead = Some(inner.look_ahead(state, now));
         }
-        let mut ahead = inner.ahead.iter().flat_map(|(_, ahead)| ahead);
-        ahead.any(|other| is_larger(other, &pod.shape.requests))
+        inner.ahead.as_ref().is_some_and(|ahead| ahead.largest.is_larger_than(ahead.room.size(&pod.shape.requests)))
     }
 
     /// Notes that a machine was launched for pods that wait.
@@ -327,6 +334,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::world::store::Revision;
 
     fn pod(name: &str, owner: &str, cpu: &str) -> Arc<Pod> {
         let pod = json!({
@@ -423,14 +431,35 @@ mod tests {
         assert_eq!(told(now), ["b counts on m2"], "another has come for it");
     }
 
+    /// A cluster in which a machine has twenty CPUs.
+    fn machine(name: &str) -> ClusterStore {
+        let store = ClusterStore::new();
+        let claim = json!({
+            "metadata": {"name": name, "uid": name},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}},
+            "status": {"providerID": "id"},
+        });
+        let node = json!({
+            "metadata": {"name": "node", "uid": "node"},
+            "spec": {"providerID": "id"},
+            "status": {"allocatable": {"cpu": "20"}},
+        });
+        let claim: api::NodeClaim = decode::node_claim_object(&claim).unwrap();
+        let revision = Revision::of(&claim.metadata);
+        store.apply(claim, revision);
+        store.apply_node(&serde_json::from_value(node).unwrap());
+        store
+    }
+
     #[test]
     fn small_pods_stay_until_large_ones_of_any_machine_have_found_their_places_or_for_a_while() {
         let successors = Successors::default();
         let at = |seconds: i64| Timestamp::from_seconds(100 + seconds);
-        let sizes = [("large", "4"), ("middle", "2"), ("as-middle", "2500m"), ("small", "100m")];
+        let sizes = [("large", "4"), ("middle", "2200m"), ("as-middle", "2500m"), ("small", "100m")];
+        let state = machine("m").snapshot();
         let pods = sizes.map(|(name, cpu)| pod(name, name, cpu));
         let staying = |now: Timestamp| -> Vec<&str> {
-            let stays = |pod: &&Arc<Pod>| successors.waits_for_larger(pod, now);
+            let stays = |pod: &&Arc<Pod>| successors.waits_for_larger(pod, &state, now);
             pods.iter().filter(stays).map(|pod| &*pod.name.name).collect()
         };
         let moves = |pods: &[Arc<Pod>]| -> Vec<Move> { pods.iter().map(|pod| (Arc::clone(pod), "m".into())).collect() };
@@ -438,13 +467,13 @@ mod tests {
         successors.begin("d", moves(&pods[..1]), at(0));
         successors.expect("c", moves(&pods[1..]), at(0));
         // The machine of the largest is not even being deleted yet.
-        assert_eq!(staying(at(1)), ["middle", "small"]);
+        assert_eq!(staying(at(1)), ["middle", "as-middle", "small"]);
         successors.expect("d", [], at(1));
-        assert_eq!(staying(at(2)), ["middle", "small"]);
+        assert_eq!(staying(at(2)), ["middle", "as-middle", "small"]);
         // Its successor has come, and is bound only after a while.
         let successor = pod("new", "large", "4");
         assert!(successors.take(&successor, at(2)).is_some());
-        assert_eq!(staying(at(3)), ["middle", "small"]);
+        assert_eq!(staying(at(3)), ["middle", "as-middle", "small"]);
         successors.has_come(&successor.uid);
         assert_eq!(staying(at(4)), ["small"]);
         // Nothing comes of the others: they may not be evicted.
@@ -458,34 +487,12 @@ mod tests {
         let at = |seconds: i64| Timestamp::from_seconds(100 + seconds);
         let (large, small) = (pod("large", "large", "4"), pod("small", "small", "1"));
         successors.expect("c", [(Arc::clone(&large), "m".into()), (Arc::clone(&small), "m".into())], at(0));
-        let stays = |pod: &Pod, seconds: i64| successors.waits_for_larger(pod, at(seconds));
+        let state = machine("m").snapshot();
+        let stays = |pod: &Pod, seconds: i64| successors.waits_for_larger(pod, &state, at(seconds));
         assert!(stays(&small, 0) && stays(&small, 4) && !stays(&small, 5));
         // Its zone's turn comes, and that of the small one in the same zone.
         assert!(!stays(&large, 10) && stays(&small, 11) && stays(&small, 19) && !stays(&small, 20));
         // A clock that is set back by an hour.
         assert!(stays(&small, -3_600) && !stays(&small, -3_580));
-    }
-
-    #[test]
-    fn a_pod_is_larger_by_any_resource_of_which_it_requests_twice_as_much() {
-        let requests = |cpu: i64, memory: i64| {
-            let mut requests = ResourceVec::default();
-            requests.set(model::ResourceId::CPU, cpu);
-            requests.set(model::ResourceId::MEMORY, memory);
-            requests
-        };
-        let cases = [
-            ((2, 2), (1, 1), true),
-            ((1, 2), (1, 1), true),
-            ((3, 3), (2, 2), false),
-            ((4, 1), (1, 2), false),
-            ((1, 0), (0, 0), true),
-            ((0, 0), (0, 0), false),
-            ((1, 1), (2, 2), false),
-        ];
-        for ((cpu, memory), (other_cpu, other_memory), expected) in cases {
-            let (one, other) = (requests(cpu, memory), requests(other_cpu, other_memory));
-            assert_eq!(is_larger(&one, &other), expected, "{one:?} and {other:?}");
-        }
     }
 }
