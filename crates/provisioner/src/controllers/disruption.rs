@@ -314,7 +314,11 @@ impl Disruption {
             return POLL;
         }
         let solved = Arc::clone(&memory.plans);
-        let asked_for = named(&context.store.read(), &memory.proposals.to_save_money(now));
+        let (pods, asked_for) = {
+            let state = context.store.snapshot();
+            let pods = planning::pods_that_could_move(&state);
+            (pods, named(&state, &memory.proposals.to_save_money(pods, now)))
+        };
         let plan = move |snapshot: &Snapshot| {
             // Taken out for the plan: what a panic leaves is not used again.
             let mut remembered = std::mem::take(&mut *solved.lock());
@@ -333,6 +337,7 @@ impl Disruption {
         self.metrics.stranded(&device_prices::stranded(&planned.snapshot), &planned.snapshot);
         // Why others stay was found out by the plan that has asked for what goes.
         if !planned.found.is_asked_for {
+            memory.proposals.searched(pods);
             report::blocked(context, &planned);
         }
         // Machines of static NodePools are only kept with their gate.

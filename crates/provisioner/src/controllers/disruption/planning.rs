@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use model::{NodeClaimName, Timestamp};
 use scheduling::disruption::plan::DisruptionPlan;
 use scheduling::snapshot::expiration::{Expiration, ExpirationRules};
+use scheduling::snapshot::pending::will_be_replaced;
 
 use crate::world::claim;
 use crate::world::fleet_looks::Looked;
@@ -47,6 +48,11 @@ pub(crate) fn repair<'p>(
         Diagnosis::Broken(repair) => Some(repair).filter(|repair| repair.action == RepairAction::ReplaceNode),
         Diagnosis::Healthy | Diagnosis::Tolerated(_) => None,
     }
+}
+
+/// How many pods there are on Nodes that would come back elsewhere.
+pub(crate) fn pods_that_could_move(state: &State) -> usize {
+    state.pods.values().filter(|pod| pod.node_name.is_some() && will_be_replaced(pod)).count()
 }
 
 /// Whether any machine could go for what its NodeClaim says of itself.

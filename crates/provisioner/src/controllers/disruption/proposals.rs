@@ -3,6 +3,8 @@
 //! What is planned because machines could be used better is only done if a plan some time later asks for it still: pods
 //! come and go, and who removes a machine at the first moment launches the next one a moment later. Meanwhile nothing
 //! else is searched for that would save money, as long as some of what was proposed holds; other reasons do not wait.
+//! But what was found while a workload was being scaled down is far from the best once its pods are gone, so where many
+//! pods have come or gone it is searched anew.
 //!
 //! Differs: `disruption-pause`. What was rolled back is not begun again for a while, longer after each time: a machine
 //! whose replacement does not come would have one launched all the time otherwise.
@@ -22,6 +24,9 @@ const STANDS_FOR: DurationMs = DurationMs::from_seconds(30);
 const PAUSE: DurationMs = DurationMs::from_seconds(60);
 /// And no longer than that: it may keep others of its NodePool waiting, where budgets let few go.
 const LONGEST_PAUSE: DurationMs = DurationMs::from_seconds(600);
+
+/// By this part of all pods their number has changed so much that it is searched anew.
+const MANY: usize = 10;
 
 /// What makes two plans' commands the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +51,8 @@ impl Key {
 #[derive(Debug, Default)]
 pub(crate) struct Proposals {
     since: BTreeMap<Key, Timestamp>,
+    /// How many pods there were that could move, when it was last searched for what saves money.
+    searched_with: Option<usize>,
     /// NodeClaims whose commands were rolled back lately.
     paused: BTreeMap<Uid, Pause>,
 }
@@ -70,8 +77,17 @@ pub(crate) struct Update {
 }
 
 impl Proposals {
-    /// What was proposed lately to save money and may begin: the NodeClaims that would go, by command.
-    pub(crate) fn to_save_money(&self, now: Timestamp) -> Vec<Vec<Uid>> {
+    /// Notes that it was searched for what saves money, among so many pods.
+    pub(crate) fn searched(&mut self, pods: usize) {
+        self.searched_with = Some(pods);
+    }
+
+    /// What was proposed lately to save money and may begin: the NodeClaims that would go, by command. Nothing where it
+    /// was found among many more or fewer pods than there are now.
+    pub(crate) fn to_save_money(&self, pods: usize, now: Timestamp) -> Vec<Vec<Uid>> {
+        if self.searched_with.is_some_and(|then| then.abs_diff(pods).saturating_mul(MANY) > then) {
+            return Vec::new();
+        }
         let is_lately = |since: &Timestamp| {
             now.since(*since) <= DurationMs(PROPOSED_FOR.0 + STANDS_FOR.0) && since.since(now) <= PROPOSED_FOR
         };
@@ -244,7 +260,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|claim| key(Reason::Underutilized, claim));
         proposals.update(&[a, b, key(Reason::Empty, "c"), key(Reason::Drifted, "d")], at(0));
         let asked_for = |proposals: &Proposals, seconds: i64| -> Vec<String> {
-            proposals.to_save_money(at(seconds)).concat().iter().map(|uid| uid.as_str().to_owned()).collect()
+            proposals.to_save_money(100, at(seconds)).concat().iter().map(|uid| uid.as_str().to_owned()).collect()
         };
         assert_eq!(asked_for(&proposals, 10), ["a", "b"]);
         proposals.rolled_back(["b".into()], at(10));
@@ -252,6 +268,20 @@ mod tests {
         // It could not begin for some reason, and others wait. So it is by a clock that was set back by an hour.
         assert_eq!(asked_for(&proposals, 46), [""; 0]);
         assert_eq!(asked_for(&proposals, -3_600), [""; 0]);
+    }
+
+    #[test]
+    fn it_is_searched_anew_once_many_pods_have_come_or_gone() {
+        let mut proposals = Proposals::default();
+        proposals.update(&[key(Reason::Underutilized, "a")], at(0));
+        let is_asked_for = |proposals: &Proposals, pods: usize| !proposals.to_save_money(pods, at(5)).is_empty();
+        proposals.searched(100);
+        let asked_for = [89, 90, 110, 111].map(|pods| is_asked_for(&proposals, pods));
+        assert_eq!(asked_for, [false, true, true, false]);
+        // The search finds it again among those that are left, and it has waited since it was first proposed.
+        proposals.searched(30);
+        assert_eq!(proposals.update(&[key(Reason::Underutilized, "a")], at(5)).next, Some(at(15)));
+        assert!(is_asked_for(&proposals, 30) && !is_asked_for(&proposals, 100));
     }
 
     #[test]
