@@ -41,8 +41,8 @@ impl Machines {
         self.0.disrupted()
     }
 
-    /// How many more may be repaired now, whether or not others are ready, and by which words of the NodePool; `None` is any number. Budgets that cannot
-    /// be read are reported, and allow none.
+    /// How many more may be repaired now, whether or not others are ready, and by which words of the NodePool; `None`
+    /// is any number. Budgets that cannot be read are reported, and allow none.
     pub fn allowed(self, pool: &NodePool, now: Timestamp) -> Result<Option<(u32, String)>, Vec<ObjectError>> {
         let mut errors = Vec::new();
         let pool: FleetPool = pools::pool(pool, self.0, now, &mut errors);

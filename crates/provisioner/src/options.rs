@@ -109,7 +109,7 @@ pub struct RawOptions {
     pub preference_price: PriceNanoUsdPerHour,
     /// What the eviction of a pod costs, in dollars: consolidation only goes on with what saves more within
     /// --consolidation-horizon than its evictions cost. 0 is Karpenter's rule, that any saving pays
-    #[arg(long, env = "EVICTION_PRICE", default_value = "0.02", value_parser = price, value_name = "USD", help_heading = "Planning")]
+    #[arg(long, env = "EVICTION_PRICE", default_value = "0.021", value_parser = price, value_name = "USD", help_heading = "Planning")]
     pub eviction_price: PriceNanoUsdPerHour,
     /// How long a saving of consolidation counts against --eviction-price
     #[arg(long, env = "CONSOLIDATION_HORIZON", default_value = "1h", value_parser = go_duration, help_heading = "Planning")]

@@ -231,7 +231,7 @@ impl Default for DisruptionOptions {
     /// Differs: `device-restart`. In Karpenter pods with devices are moved as others are.
     fn default() -> Self {
         Self {
-            eviction_price_nano_usd: 20_000_000,
+            eviction_price_nano_usd: 21_000_000,
             consolidation_horizon: DurationMs::from_seconds(3600),
             device_restart: DurationMs::from_seconds(300),
             displacement_price: PriceNanoUsdPerHour::default(),

@@ -84,7 +84,7 @@ pub(super) struct Args {
     /// How to choose between the alternatives (firstAvailable) of a claim [default: order, or the snapshot's]
     #[arg(long, value_enum)]
     prioritized_list_policy: Option<Alternatives>,
-    /// What the eviction of a pod costs, in dollars; 0 is Karpenter's rule, that any saving pays [default: 0.02, or
+    /// What the eviction of a pod costs, in dollars; 0 is Karpenter's rule, that any saving pays [default: 0.021, or
     /// the snapshot's]
     #[arg(long, value_parser = price, value_name = "USD", requires = "disruption")]
     eviction_price: Option<PriceNanoUsdPerHour>,

@@ -1,6 +1,6 @@
 //! What the planner decides, as the controller carries it out: a command begins once a plan fifteen seconds later still
-//! asks for it, and what was asked for is looked at first. The controller searches anew where many pods have come or gone
-//! meanwhile; here machines have been quiet for longer than that.
+//! asks for it, and what was asked for is looked at first. The controller searches anew where many pods have come or
+//! gone meanwhile; here machines have been quiet for longer than that.
 
 use std::collections::BTreeMap;
 

@@ -104,8 +104,8 @@ fn is_much(saved: i128, of: i128) -> bool {
     saved * COLOCATION_WORTH_TRYING >= of
 }
 
-/// A plan that keeps a limit, with machines in dear domains, and with the groups planned as what they amount to, only if
-/// there is none without.
+/// A plan that keeps a limit, with machines in dear domains, and with the groups planned as what they amount to, only
+/// if there is none without.
 fn within(mut problem: Problem<'_>, groups: &[Group], limit: &Limit, rest: &mut Rest<'_>) -> Option<Plan> {
     if let Some(found) = rest.plan_compiled(&problem) {
         return Some(found);
