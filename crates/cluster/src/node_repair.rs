@@ -284,5 +284,13 @@ pub fn reboots_with(claim: &NodeClaim, now: Timestamp) -> String {
     latest.iter().map(Timestamp::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// Whether condition Ready of the Node is true.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == api::conditions::node::READY && condition.status == api::conditions::TRUE)
+}
+
 #[cfg(test)]
 mod tests;

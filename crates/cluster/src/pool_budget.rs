@@ -3,7 +3,7 @@
 //!
 //! Plans of disruption count in the same way, see [`snapshot`](crate::snapshot).
 
-use api::conditions::{TRUE, node_claim as conditions};
+use api::conditions::node_claim as conditions;
 use api::{NodeClaim, NodePool, taints};
 use decode::ObjectError;
 use k8s_openapi::api::core::v1::Node;
@@ -12,6 +12,7 @@ use scheduling::snapshot::NodeState;
 use scheduling::snapshot::fleet::{FleetPool, Reason, UnderWay};
 
 use crate::node_claim::true_condition;
+use crate::node_repair::is_ready;
 use crate::snapshot::fleet::pools::{self, Counts};
 use crate::snapshot::fleet::under_way;
 
@@ -31,9 +32,7 @@ impl Machines {
     pub fn add(&mut self, claim: &NodeClaim, node: &Node) {
         let is_initialized = true_condition(claim, conditions::INITIALIZED).is_some();
         let state = if is_initialized { NodeState::Initialized } else { NodeState::Registered };
-        let of_node = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let is_ready = of_node.iter().any(|it| it.type_ == api::conditions::node::READY && it.status == TRUE);
-        self.0.add(state, claim, begun(claim, node).as_ref(), is_ready);
+        self.0.add(state, claim, begun(claim, node).as_ref(), is_ready(node));
     }
 
     /// How many are being disrupted, or are not ready.

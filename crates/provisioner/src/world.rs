@@ -22,6 +22,7 @@ pub(crate) mod machine_devices;
 pub(crate) mod metered_provider;
 pub(crate) mod new_node_claim;
 pub(crate) mod node_facts;
+pub(crate) mod node_room;
 pub(crate) mod overlays;
 pub(crate) mod pace;
 pub(crate) mod plan_options;

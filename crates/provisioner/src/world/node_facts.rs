@@ -1,6 +1,7 @@
 //! What a Node object says, in the terms of the controllers: registered, ready, tainted.
 
-use api::{conditions, labels};
+use api::labels;
+pub(crate) use cluster::node_repair::is_ready;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 /// Whether the Node was registered before.
@@ -26,14 +27,6 @@ pub(crate) fn has_taint(node: &Node, wanted: &Taint) -> bool {
 /// Whether two taints have key and effect in common: a Node cannot have both.
 pub(crate) fn same_taint(a: &Taint, b: &Taint) -> bool {
     a.key == b.key && a.effect == b.effect
-}
-
-/// Whether condition Ready of the Node is true.
-pub(crate) fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions
-        .iter()
-        .any(|condition| condition.type_ == conditions::node::READY && condition.status == conditions::TRUE)
 }
 
 /// What the cloud calls the Node's machine.

@@ -19,6 +19,7 @@ use super::engine::{Attracts, Machine, PlannedPod, PodState, View};
 use crate::options::HandOverMode;
 use crate::world::assignments::{Assignments, AwaitedByPod};
 use crate::world::node_facts::{is_registered, taints_of};
+use crate::world::node_room::{free_beside, holding_room};
 use crate::world::store::{NodeRecord, State};
 use crate::world::{claim, machine_devices};
 use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass, spread_counts};
@@ -449,20 +450,6 @@ fn attracted(cluster: &Cluster<'_>, node: &NodeRecord, node_claim: Option<&str>)
         attracts = Attracts::LetIn;
     }
     attracts
-}
-
-/// What is left on the node beside those of its pods that stay.
-pub(crate) fn free_beside(state: &State, node: &NodeRecord, stays: impl Fn(&Pod) -> bool) -> ResourceVec {
-    let mut free = node.model.allocatable.clone();
-    for pod in holding_room(state, node).filter(|pod| stays(pod)) {
-        free.saturating_sub_assign(&pod.shape.requests);
-    }
-    free
-}
-
-/// The pods that are bound to the node and have not ended.
-pub(crate) fn holding_room<'a>(state: &'a State, node: &NodeRecord) -> impl Iterator<Item = &'a Arc<Pod>> {
-    state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal())
 }
 
 /// The pod takes the room of bound pods whose priority is lower than this.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use model::{NamespacedName, NodeName, Pod, Uid};
 use tokio::time::Instant;
 
-use super::view::{free_beside, holding_room, is_held, preempts_below};
+use super::view::{is_held, preempts_below};
 use crate::world::node_facts;
+use crate::world::node_room::{free_beside, holding_room};
 use crate::world::store::{NodeRecord, State};
 
 /// How long a nomination is left alone whose node we do not know, or is full: our watch may be behind the scheduler's.

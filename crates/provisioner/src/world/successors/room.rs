@@ -1,14 +1,15 @@
 //! How large pods are that move, which says in what order they go.
 //!
 //! What counts is the resource of which the places have least for them: four CPUs of fifty that are free are more than
-//! 16 GiB of 400. Were a pod of 16 GiB to go at the same time as one of four CPUs, its successors would come to the few
-//! nodes that have four CPUs together, and where nothing else is short they need not.
+//! 16 GiB of 400. Were both to go at a time, successors of the latter would come to the few nodes that have four CPUs
+//! in one piece.
 
 use std::collections::BTreeSet;
 
 use model::{NodeClaimName, ResourceVec};
 
 use crate::world::claim;
+use crate::world::node_room::free_beside;
 use crate::world::store::State;
 
 /// A size is the largest share that a pod requests of what is free of anything, in so many parts.
@@ -32,12 +33,10 @@ impl Room {
         let machines = claims.filter_map(|claim| claim::provider_id(claim));
         let mut room = ResourceVec::new();
         for node in machines.flat_map(|id| state.nodes_of_machine(id)) {
-            let mut free = node.model.allocatable.clone();
-            let pods = state.pods_on_node(&node.model.name).filter(|pod| !pod.phase.is_terminal());
-            pods.for_each(|pod| free.saturating_sub_assign(&pod.shape.requests));
-            for (resource, amount) in free.iter().filter(|(_, amount)| *amount > 0) {
-                room.set(resource, room.get(resource).saturating_add(amount));
-            }
+            let mut free = free_beside(state, node, |_| true);
+            // What one lacks the others do not make up for.
+            free.max_assign(&ResourceVec::new());
+            room.saturating_add_assign(&free);
         }
         Self(room)
     }
