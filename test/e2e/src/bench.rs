@@ -8,11 +8,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher;
-use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 
 pub use requests::{Asked, Requests};
@@ -20,6 +19,7 @@ pub use usage::Usage;
 
 use crate::control_plane::{self, ControlPlane};
 use crate::controller::{self, Controller};
+use crate::following::changes;
 use crate::install;
 
 /// How often progress is shown.
@@ -110,34 +110,25 @@ impl Pods<'_> {
     /// How long after `started` all of them were bound at once.
     ///
     /// # Errors
-    /// If they are not, in the time given, or the watch ends.
+    /// If they are not, in the time given.
     pub async fn until_bound(&self, client: &Client, started: Instant) -> Result<Duration> {
         let pods = Api::<Pod>::namespaced(client.clone(), self.namespace);
-        let mut events = Box::pin(watcher(pods, watcher::Config::default().labels(self.selector)));
+        let mut changes = changes(pods, watcher::Config::default().labels(self.selector)).boxed();
         let mut bound = BTreeSet::new();
         let mut show = tokio::time::interval(SHOWN_EVERY);
         show.reset();
         let end = tokio::time::sleep(self.give_up);
         tokio::pin!(end);
         while bound.len() < self.wanted {
-            let event = tokio::select! {
-                event = events.next() => event.context("the watch ended")?,
+            tokio::select! {
+                Some((pod, is_there)) = changes.next() => {
+                    let is_bound = is_there && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+                    if is_bound { bound.insert(pod.name_any()) } else { bound.remove(&pod.name_any()) };
+                }
                 _ = show.tick() => {
                     eprintln!("{} of {} pods bound, {:.0} s", bound.len(), self.wanted, started.elapsed().as_secs_f64());
-                    continue;
                 }
                 () = &mut end => bail!("{} of {} pods bound after {} s", bound.len(), self.wanted, self.give_up.as_secs()),
-            };
-            match event? {
-                Event::Apply(pod) | Event::InitApply(pod) => {
-                    if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
-                        bound.insert(pod.name_any());
-                    }
-                }
-                Event::Delete(pod) => {
-                    bound.remove(&pod.name_any());
-                }
-                Event::Init | Event::InitDone => {}
             }
         }
         Ok(started.elapsed())

@@ -22,7 +22,7 @@ pub mod fault_proxy;
 pub mod faults;
 pub mod fidelity;
 pub mod fleet;
-mod following;
+pub mod following;
 pub mod install;
 pub mod karpenter_suites;
 mod local_http;

@@ -13,9 +13,10 @@ use api::NodeClaim;
 use e2e::apply;
 use e2e::bench::{self, Pods, Usage};
 use e2e::fleet::{Fleet, dollars};
+use e2e::following::changes;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 
 use crate::workload::{self, Disruption};
@@ -143,13 +144,13 @@ impl Watched {
 
     /// When the last change was, if it ended, and how many pods were made anew.
     async fn until_quiet(mut self, client: &Client, started: Instant) -> Result<(Option<Duration>, usize)> {
-        let mut pods = Box::pin(watcher(Api::<Pod>::namespaced(client.clone(), NAMESPACE), watcher::Config::default()));
-        let mut machines = Box::pin(watcher(Api::<NodeClaim>::all(client.clone()), watcher::Config::default()));
+        let mut pods = changes(Api::<Pod>::namespaced(client.clone(), NAMESPACE), watcher::Config::default()).boxed();
+        let mut machines = changes(Api::<NodeClaim>::all(client.clone()), watcher::Config::default()).boxed();
         let mut show = tokio::time::interval(SHOWN_EVERY);
         loop {
             tokio::select! {
-                event = pods.next() => self.pod(event.context("the watch of pods ended")??),
-                event = machines.next() => self.machine(event.context("the watch of NodeClaims ended")??),
+                Some((pod, is_there)) = pods.next() => self.pod(&pod, is_there),
+                Some((claim, is_there)) = machines.next() => self.machine(&claim, is_there),
                 _ = show.tick() => eprintln!(
                     "{} of {} pods bound, {} machines, {} going, {} pods recreated, {:.0} s",
                     self.bound.len(), self.wanted, self.machines.len(), self.going.len(), self.recreated.len(),
@@ -169,10 +170,9 @@ impl Watched {
         }
     }
 
-    fn pod(&mut self, event: Event<Pod>) {
-        let (Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod)) = &event else { return };
+    fn pod(&mut self, pod: &Pod, is_there: bool) {
         let Some(uid) = pod.uid() else { return };
-        let is_there = !matches!(event, Event::Delete(_)) && pod.metadata.deletion_timestamp.is_none();
+        let is_there = is_there && pod.metadata.deletion_timestamp.is_none();
         let is_bound = is_there && pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         if is_there && !self.pods_before.contains(&uid) {
             self.recreated.insert(uid.clone());
@@ -183,9 +183,7 @@ impl Watched {
         }
     }
 
-    fn machine(&mut self, event: Event<NodeClaim>) {
-        let (Event::Apply(claim) | Event::InitApply(claim) | Event::Delete(claim)) = &event else { return };
-        let is_there = !matches!(event, Event::Delete(_));
+    fn machine(&mut self, claim: &NodeClaim, is_there: bool) {
         let is_going = is_there && claim.metadata.deletion_timestamp.is_some();
         let name = claim.name_any();
         let changed = set(&mut self.machines, &name, is_there);
