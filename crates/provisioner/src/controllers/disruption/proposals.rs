@@ -26,7 +26,7 @@ const PAUSE: DurationMs = DurationMs::from_seconds(60);
 const LONGEST_PAUSE: DurationMs = DurationMs::from_seconds(600);
 
 /// By this part of all pods their number has changed so much that it is searched anew.
-const MANY: usize = 10;
+const MANY: usize = 50;
 
 /// What makes two plans' commands the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -276,7 +276,7 @@ mod tests {
         proposals.update(&[key(Reason::Underutilized, "a")], at(0));
         let is_asked_for = |proposals: &Proposals, pods: usize| !proposals.to_save_money(pods, at(5)).is_empty();
         proposals.searched(100);
-        let asked_for = [89, 90, 110, 111].map(|pods| is_asked_for(&proposals, pods));
+        let asked_for = [97, 98, 102, 103].map(|pods| is_asked_for(&proposals, pods));
         assert_eq!(asked_for, [false, true, true, false]);
         // The search finds it again among those that are left, and it has waited since it was first proposed.
         proposals.searched(30);
