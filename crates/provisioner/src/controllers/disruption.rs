@@ -50,7 +50,6 @@ use planning::Planned;
 use progress::{Shown, Step, Why};
 use proposals::{Key, Proposals};
 use start::{Beginning, Begun};
-use turns::{Leaving, Turns};
 use writes::Write;
 
 mod carry_out;
@@ -60,7 +59,6 @@ mod progress;
 mod proposals;
 mod report;
 mod start;
-mod turns;
 mod view;
 mod writes;
 
@@ -119,7 +117,6 @@ struct Memory {
     /// The NodeClaims whose machines were broken at the last look: time alone breaks a machine whose condition is
     /// tolerated for a while.
     broken: BTreeSet<NodeClaimName>,
-    turns: Turns,
 }
 
 impl Disruption {
@@ -167,9 +164,6 @@ impl Disruption {
         let commands = view::commands(&state, &self.context.assignments, now);
         let ids = commands.shown.iter().map(|shown| shown.note.id.as_str()).collect();
         self.context.successors.keep_only(&ids);
-        memory.turns.keep_only(&ids);
-        // Looked for once, and only if a command comes to its end.
-        let mut leaving = None;
         for (name, problem) in &commands.broken {
             warn!(node_claim = %name, error = %problem, "could not read the note of a disruption command, removing the note");
             report::broken(&self.context, &state, name, &problem.to_string());
@@ -179,29 +173,18 @@ impl Disruption {
         let longest = start::longest_time_limit(self.context.options.replacement_timeout);
         for shown in &commands.shown {
             self.beat.busy();
-            self.step(shown, &state, progress::next(shown, longest, now), (memory, &mut leaving)).await;
+            self.step(shown, &state, progress::next(shown, longest, now), memory).await;
         }
     }
 
-    async fn step(
-        &self,
-        shown: &Shown,
-        state: &State,
-        step: Step,
-        (memory, leaving): (&mut Memory, &mut Option<Leaving>),
-    ) {
+    async fn step(&self, shown: &Shown, state: &State, step: Step, memory: &mut Memory) {
         let job = Job { note: Some(&shown.note), looked: state, launches: &[] };
         match step {
             Step::Nothing => {}
             Step::Wait => report::waiting(&self.context, state, &shown.replacements),
             Step::Finish => {
-                let (context, now) = (&self.context, self.context.clock.now());
-                if memory.turns.begins(&shown.note.id, now) {
-                    self.expect_successors(shown, state);
-                }
-                let leaving =
-                    leaving.get_or_insert_with(|| Leaving::now(state, &context.successors, &context.assignments, now));
-                self.log(self.finish(shown, job, (&mut memory.turns, leaving)).await, "finish");
+                self.expect_successors(shown, state);
+                self.log(self.finish(shown, job).await, "finish");
             }
             Step::Release => {
                 self.log(carry_out::all(&self.context, job, &writes::release(shown)).await, "release");
@@ -227,31 +210,13 @@ impl Disruption {
         self.context.successors.expect(&shown.note.id, of_replacements, self.context.clock.now());
     }
 
-    /// Deletes the machines whose turn it is, and lets go of the replacements after the last.
-    async fn finish(
-        &self,
-        shown: &Shown,
-        job: Job<'_>,
-        (turns, leaving): (&mut Turns, &mut Leaving),
-    ) -> anyhow::Result<()> {
-        let now = self.context.clock.now();
-        let is_over = turns.is_over(&shown.note.id, now);
-        let mut is_waited_for = false;
+    /// Deletes the machines that go, and lets go of the replacements.
+    async fn finish(&self, shown: &Shown, job: Job<'_>) -> anyhow::Result<()> {
         for write in writes::finish(shown) {
             let claim = match &write {
                 Write::Delete(name) => job.looked.node_claims.get(name),
-                // They take part in the command as long as machines wait for their turn.
-                _ if is_waited_for => break,
                 _ => None,
             };
-            if let Some(claim) = claim {
-                if !is_over && !leaving.let_go(job.looked, claim) {
-                    is_waited_for = true;
-                    continue;
-                }
-                leaving.add(job.looked, claim);
-                turns.went(&shown.note.id, now);
-            }
             let disrupted = claim.map(|claim| disrupted(job.looked, claim, &shown.note));
             carry_out::all(&self.context, job, std::slice::from_ref(&write)).await?;
             if let (Some(claim), Some(disrupted)) = (claim, disrupted) {
@@ -260,9 +225,7 @@ impl Disruption {
                 self.tell_end(job.looked, claim, &shown.note);
             }
         }
-        if !is_waited_for {
-            failpoints::hit("disruption.finished");
-        }
+        failpoints::hit("disruption.finished");
         Ok(())
     }
 

@@ -367,7 +367,7 @@ impl Leaving<'_> {
         let is_in_a_hurry = self.deadline.is_some_and(|deadline| self.now > deadline.saturating_sub(LEAST_LEISURE));
         if !is_in_a_hurry {
             let must_go = |pod: &Pod| needs_force(pod, self.deadline, self.now);
-            drain.next.retain(|pod| must_go(pod) || !self.context.successors.waits_for_larger(pod, &state, self.now));
+            drain.next.retain(|pod| must_go(pod) || !self.context.successors.waits_for_others(pod, &state, self.now));
         }
         let conditions = self.claim.as_deref().map(claim::conditions).unwrap_or_default();
         let reason = find(conditions, DISRUPTION_REASON).filter(|it| it.status == conditions::TRUE);

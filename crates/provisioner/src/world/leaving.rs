@@ -5,13 +5,17 @@
 //! written on the replacements; those on nodes that were there before are known to [`Successors`] only, so after a
 //! restart they are anybody's.
 //!
+//! Nothing is launched for such a pod as long as it runs ([`OfCommands`]): what it needs its command has launched.
+//!
+//! Differs: `displaced-while-running`. Karpenter launches for each pod of a machine that goes and that has no place.
+//!
 //! [`Successors`]: crate::world::successors::Successors
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::NodeClaim;
-use cluster::node_claim::command::{self, has_note};
+use cluster::node_claim::command::{self, Note, has_note};
 use model::{NodeClaimName, NodeName, Pod, Timestamp, Uid};
 
 use crate::world::claim;
@@ -23,6 +27,34 @@ use crate::world::successors::{Move, Succession};
 pub(crate) fn nodes_of_commands(state: &State) -> BTreeSet<NodeName> {
     let claims = command::leaving(state.node_claims.values().map(AsRef::as_ref));
     claims.iter().filter_map(|name| state.node_claims.get(name)).flat_map(|claim| nodes_of(state, claim)).collect()
+}
+
+/// Pods that run and for which commands care.
+#[derive(Debug)]
+pub(crate) struct OfCommands<'a> {
+    /// Nodes whose replacements are on their way.
+    waiting: BTreeSet<NodeName>,
+    /// Nodes that are being drained.
+    draining: BTreeSet<NodeName>,
+    succession: &'a Succession,
+}
+
+impl<'a> OfCommands<'a> {
+    pub(crate) fn now(state: &State, succession: &'a Succession) -> Self {
+        let is_going = |claim: &&NodeClaim| {
+            claim::is_deleting(claim) && matches!(Note::of(claim), Some(Ok(note)) if note.going.contains(&claim.key()))
+        };
+        let going = state.node_claims.values().map(AsRef::as_ref).filter(is_going);
+        let draining = going.flat_map(|claim| nodes_of(state, claim)).collect();
+        Self { waiting: nodes_of_commands(state), draining, succession }
+    }
+
+    /// Whether nothing is to be launched for the pod: its command has launched what it needs. A pod that has lost its
+    /// place to another while its node is drained, and has not left, will find other room, more often than not.
+    pub(crate) fn include(&self, pod: &Pod) -> bool {
+        let Some(node) = &pod.node_name else { return false };
+        self.waiting.contains(node) || (self.draining.contains(node) && self.succession.places.contains_key(&pod.uid))
+    }
 }
 
 /// Whether the pod's node is being deleted, or its machine, or takes part in a command.

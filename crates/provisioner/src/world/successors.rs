@@ -7,25 +7,23 @@
 //! well: a pod that is still there will go to its place, and one that is gone counts as running there until its
 //! successor comes. All of this is a wish, and forgotten after a while.
 //!
-//! kube-scheduler does not know it, and binds a successor to any node with room as soon as it is there. So over all
-//! machines that are drained the large pods go first ([`Successors::waits_for_larger`], [`room`]): small ones fill what
-//! is left, where large ones that come last find it in pieces, and a machine is launched for them.
+//! kube-scheduler does not know it, and binds a successor to any node with room as soon as it is there. So it matters
+//! in which order pods go, over all machines that are drained ([`order`]).
 //!
 //! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
 //! they were launched for have begun to go.
-//!
-//! Differs: `larger-first`. Karpenter evicts pods of each node as its turn comes, whatever goes on other nodes.
 
+mod order;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::collections::NameMap;
-use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, ResourceVec, Timestamp, Uid};
+use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, Timestamp, Uid};
 use parking_lot::Mutex;
 
-use self::room::{Room, Size};
+use self::order::{Arrival, Order};
 use crate::runtime::clock::Clock;
 use crate::world::assignments::Assignments;
 use crate::world::displacement::Displacement;
@@ -38,14 +36,6 @@ const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
 const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
-/// How long a pod stays for larger ones once its node is drained, and how long each of these is waited for: a drain
-/// whose pods may not be evicted keeps others no longer.
-const LARGER_FIRST: DurationMs = DurationMs::from_seconds(20);
-/// How long a pod is waited for whose node is not drained yet: it may be another zone's turn first.
-const DRAINED_WITHIN: DurationMs = DurationMs::from_seconds(5);
-/// For how long it is known what goes first: it is asked for each pod that could leave, again and again.
-const KNOWN_FOR: DurationMs = DurationMs(200);
-
 /// A pod and the NodeClaim of the machine where its successor has a place.
 pub(crate) type Move = (Arc<Pod>, NodeClaimName);
 
@@ -62,9 +52,9 @@ struct Inner {
     begun: BTreeMap<String, Begun>,
     /// By their controller, in the order in which they were planned.
     expected: BTreeMap<Uid, Vec<Expected>>,
-    /// What successors request that have come and are not bound yet, and since when that is so.
-    coming: BTreeMap<Uid, (ResourceVec, Timestamp)>,
-    ahead: Option<Ahead>,
+    /// Successors that have come and are not bound yet.
+    coming: BTreeMap<Uid, Arrival>,
+    order: Order,
     /// How many have left.
     left: u64,
     displacement: Displacement,
@@ -81,24 +71,15 @@ struct Expected {
     predecessor: Arc<Pod>,
     place: NodeClaimName,
     since: Timestamp,
-    /// When it was its turn first but for larger ones.
+    /// When it would have been its turn first on its own machine.
     drained_at: Option<Timestamp>,
+    /// When it was its turn over all machines.
+    let_go_at: Option<Timestamp>,
     until: Timestamp,
     /// The how-manyeth of all that left its predecessor was, if it is gone or being deleted.
     left: Option<u64>,
     /// Whether the predecessor is gone.
     is_open: bool,
-}
-
-/// What is still to come.
-#[derive(Debug)]
-struct Ahead {
-    /// When that was looked up.
-    at: Timestamp,
-    /// What is free at the places.
-    room: Room,
-    /// Of the largest pod that is to find its place.
-    largest: Size,
 }
 
 /// What planners are to know of places that were planned for pods which move.
@@ -108,30 +89,6 @@ pub(crate) struct Succession {
     pub(crate) places: NameMap<Uid, NodeClaimName>,
     /// Pods that are gone, and where their successors will be.
     pub(crate) kept: Vec<Move>,
-}
-
-impl Inner {
-    fn look_ahead(&self, state: &State, now: Timestamp) -> Ahead {
-        let places = self.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place);
-        let places = places.chain(self.expected.values().flatten().map(|it| &it.place)).collect();
-        let room = Room::of(state, &places);
-        let largest = self.still_to_come(now).map(|requests| room.size(requests)).max().unwrap_or_default();
-        Ahead { at: now, room, largest }
-    }
-
-    /// What pods request that have not found their places.
-    fn still_to_come(&self, now: Timestamp) -> impl Iterator<Item = &ResourceVec> {
-        let begun = self.begun.values().filter(move |begun| now.since(begun.since) < DRAINED_WITHIN);
-        let begun = begun.flat_map(|begun| &begun.moves).map(|(pod, _)| &pod.shape.requests);
-        let is_waited_for = move |it: &&Expected| match it.drained_at {
-            Some(at) => now.since(at) < LARGER_FIRST,
-            None => now.since(it.since) < DRAINED_WITHIN,
-        };
-        let expected = self.expected.values().flatten().filter(is_waited_for);
-        let expected = expected.map(|it| &it.predecessor.shape.requests);
-        let coming = self.coming.values().filter(move |(_, since)| now.since(*since) < LARGER_FIRST);
-        begun.chain(expected).chain(coming.map(|(requests, _)| requests))
-    }
 }
 
 impl Successors {
@@ -174,6 +131,7 @@ impl Successors {
                 place,
                 since: now,
                 drained_at: None,
+                let_go_at: None,
                 until,
                 left: None,
                 is_open: false,
@@ -226,7 +184,7 @@ impl Successors {
         }
         displacement.places(&pod.uid, now);
         if coming.len() < MOST {
-            coming.insert(pod.uid.clone(), (pod.shape.requests.clone(), now));
+            coming.insert(pod.uid.clone(), Arrival { predecessor: taken.predecessor, since: now });
         }
         Some(taken.place)
     }
@@ -236,24 +194,10 @@ impl Successors {
         self.inner.lock().coming.remove(pod);
     }
 
-    /// Whether a pod that moves stays for now, since larger ones that move as well have not found their places: on
-    /// whatever machines they are. Nobody waits for long.
-    pub(crate) fn waits_for_larger(&self, pod: &Pod, state: &State, now: Timestamp) -> bool {
-        let Some(owner) = pod.owner.as_ref().map(|owner| &owner.uid) else { return false };
-        let mut inner = self.inner.lock();
-        let mut of_owner = inner.expected.get_mut(owner).into_iter().flatten();
-        let Some(own) = of_owner.find(|it| it.predecessor.uid == pod.uid) else { return false };
-        let drained_at = own.drained_at.get_or_insert(now);
-        // A clock that was set back lets nobody wait longer.
-        *drained_at = (*drained_at).min(now);
-        if now.since(*drained_at) >= LARGER_FIRST {
-            return false;
-        }
-        let is_known = |ahead: &Ahead| (DurationMs(0)..KNOWN_FOR).contains(&now.since(ahead.at));
-        if !inner.ahead.as_ref().is_some_and(is_known) {
-            inner.ahead = Some(inner.look_ahead(state, now));
-        }
-        inner.ahead.as_ref().is_some_and(|ahead| ahead.largest.is_larger_than(ahead.room.size(&pod.shape.requests)))
+    /// Whether a pod that moves stays for now, since it is the turn of others that move as well, on whatever machines
+    /// they are. Nobody waits for long.
+    pub(crate) fn waits_for_others(&self, pod: &Pod, state: &State, now: Timestamp) -> bool {
+        self.inner.lock().waits_for_others(pod, state, now)
     }
 
     /// Notes that a machine was launched for pods that wait.
@@ -264,14 +208,6 @@ impl Successors {
     /// What has been launched lately for successors that did not come to their places, for each pod that was evicted.
     pub(crate) fn displacement_price(&self, now: Timestamp) -> PriceNanoUsdPerHour {
         self.inner.lock().displacement.price(now)
-    }
-
-    /// The controllers of pods that have begun to leave and whose successors have not come.
-    pub(crate) fn awaited(&self, now: Timestamp) -> BTreeSet<Uid> {
-        let inner = self.inner.lock();
-        let is_awaited = |it: &Expected| it.left.is_some() && it.until > now;
-        let owners = inner.expected.iter().filter(|(_, of_owner)| of_owner.iter().any(is_awaited));
-        owners.map(|(owner, _)| owner.clone()).collect()
     }
 
     /// What planners are to know now.
@@ -334,7 +270,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::world::store::Revision;
 
     fn pod(name: &str, owner: &str, cpu: &str) -> Arc<Pod> {
         let pod = json!({
@@ -429,70 +364,5 @@ mod tests {
         successors.leaves(&pod("b", "web", "1"), Some(now));
         assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m1".into()));
         assert_eq!(told(now), ["b counts on m2"], "another has come for it");
-    }
-
-    /// A cluster in which a machine has twenty CPUs.
-    fn machine(name: &str) -> ClusterStore {
-        let store = ClusterStore::new();
-        let claim = json!({
-            "metadata": {"name": name, "uid": name},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}},
-            "status": {"providerID": "id"},
-        });
-        let node = json!({
-            "metadata": {"name": "node", "uid": "node"},
-            "spec": {"providerID": "id"},
-            "status": {"allocatable": {"cpu": "20"}},
-        });
-        let claim: api::NodeClaim = decode::node_claim_object(&claim).unwrap();
-        let revision = Revision::of(&claim.metadata);
-        store.apply(claim, revision);
-        store.apply_node(&serde_json::from_value(node).unwrap());
-        store
-    }
-
-    #[test]
-    fn small_pods_stay_until_large_ones_of_any_machine_have_found_their_places_or_for_a_while() {
-        let successors = Successors::default();
-        let at = |seconds: i64| Timestamp::from_seconds(100 + seconds);
-        let sizes = [("large", "4"), ("middle", "2200m"), ("as-middle", "2500m"), ("small", "100m")];
-        let state = machine("m").snapshot();
-        let pods = sizes.map(|(name, cpu)| pod(name, name, cpu));
-        let staying = |now: Timestamp| -> Vec<&str> {
-            let stays = |pod: &&Arc<Pod>| successors.waits_for_larger(pod, &state, now);
-            pods.iter().filter(stays).map(|pod| &*pod.name.name).collect()
-        };
-        let moves = |pods: &[Arc<Pod>]| -> Vec<Move> { pods.iter().map(|pod| (Arc::clone(pod), "m".into())).collect() };
-        assert_eq!(staying(at(0)), Vec::<&str>::new(), "none of them moves");
-        successors.begin("d", moves(&pods[..1]), at(0));
-        successors.expect("c", moves(&pods[1..]), at(0));
-        // The machine of the largest is not even being deleted yet.
-        assert_eq!(staying(at(1)), ["middle", "as-middle", "small"]);
-        successors.expect("d", [], at(1));
-        assert_eq!(staying(at(2)), ["middle", "as-middle", "small"]);
-        // Its successor has come, and is bound only after a while.
-        let successor = pod("new", "large", "4");
-        assert!(successors.take(&successor, at(2)).is_some());
-        assert_eq!(staying(at(3)), ["middle", "as-middle", "small"]);
-        successors.has_come(&successor.uid);
-        assert_eq!(staying(at(4)), ["small"]);
-        // Nothing comes of the others: they may not be evicted.
-        assert_eq!(staying(at(20)), ["small"]);
-        assert_eq!(staying(at(21)), Vec::<&str>::new());
-    }
-
-    #[test]
-    fn what_is_not_drained_yet_keeps_smaller_pods_for_a_moment_only() {
-        let successors = Successors::default();
-        let at = |seconds: i64| Timestamp::from_seconds(100 + seconds);
-        let (large, small) = (pod("large", "large", "4"), pod("small", "small", "1"));
-        successors.expect("c", [(Arc::clone(&large), "m".into()), (Arc::clone(&small), "m".into())], at(0));
-        let state = machine("m").snapshot();
-        let stays = |pod: &Pod, seconds: i64| successors.waits_for_larger(pod, &state, at(seconds));
-        assert!(stays(&small, 0) && stays(&small, 4) && !stays(&small, 5));
-        // Its zone's turn comes, and that of the small one in the same zone.
-        assert!(!stays(&large, 10) && stays(&small, 11) && stays(&small, 19) && !stays(&small, 20));
-        // A clock that is set back by an hour.
-        assert!(stays(&small, -3_600) && !stays(&small, -3_580));
     }
 }

@@ -11,7 +11,7 @@
 //! Within a tier the largest leaves first: kube-scheduler binds its successor before those of smaller ones, which are
 //! more likely to fit into what is left then. Over all nodes that are drained it is the same for pods that move by a
 //! plan, which the caller asks
-//! ([`Successors::waits_for_larger`](crate::world::successors::Successors::waits_for_larger)).
+//! ([`Successors::waits_for_others`](crate::world::successors::Successors::waits_for_others)).
 //!
 //! Differs: `critical-pods`. Critical is a priority of 2000000000 and more, which is what the two system priority
 //! classes have; Karpenter goes by their names.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use cluster::snapshot::LaunchableNodePool;
 use decode::ObjectError;
 use model::collections::NameMap;
-use model::{DurationMs, NodeClaimName, NodeName, NodePoolName, Pod, ResourceId, Timestamp, Uid};
+use model::{DurationMs, NodeClaimName, NodePoolName, Pod, ResourceId, Timestamp, Uid};
 use scheduling::plan::{Machine, MachineId, Plan};
 use scheduling::snapshot::pending::is_untried;
-use scheduling::snapshot::{NodePool, Options as PlanOptions, SchedulerNames, Snapshot};
+use scheduling::snapshot::{NodePool, Options as PlanOptions, PodId, SchedulerNames, Snapshot};
 
 use super::brake::judge;
 use super::brake::launched_for::{self, Launched};
@@ -23,7 +23,7 @@ use super::pod_class::{PodClass, PodClasses};
 use crate::runtime::failpoints;
 use crate::runtime::panics::{self, Panicked};
 use crate::world::context::Context;
-use crate::world::leaving;
+use crate::world::leaving::{self, OfCommands};
 use crate::world::snapshot;
 use crate::world::store::State;
 use crate::world::successors::Succession;
@@ -113,7 +113,7 @@ pub(super) fn plan(
         context,
         question,
         waiting: Waiting::of(state, &question.options.scheduler_names),
-        nodes_of_commands: leaving::nodes_of_commands(state),
+        of_commands: OfCommands::now(state, &question.succession),
         brake: &mut memory.brake,
         remembered: &mut memory.snapshot,
     };
@@ -165,15 +165,27 @@ struct Round<'a> {
     context: &'a Context,
     question: &'a Question,
     waiting: Waiting,
-    /// Nodes whose pods are planned although they run: commands that have begun will take them away.
-    nodes_of_commands: BTreeSet<NodeName>,
+    /// Pods that are planned although they run: commands that have begun take their nodes away.
+    of_commands: OfCommands<'a>,
     brake: &'a mut Brake,
     remembered: &'a mut snapshot::Memory,
 }
 
 impl Round<'_> {
     /// A plan without some pods.
-    fn made(&mut self, left_out: BTreeSet<Uid>) -> Made {
+    ///
+    /// No machine is larger for pods of commands, which get none of their own either.
+    fn made(&mut self, mut left_out: BTreeSet<Uid>) -> Made {
+        let made = self.planned(left_out.clone());
+        let beside = of_commands_beside_others(&made.0, &made.1, &self.of_commands);
+        if beside.is_empty() {
+            return made;
+        }
+        left_out.extend(beside);
+        self.planned(left_out)
+    }
+
+    fn planned(&mut self, left_out: BTreeSet<Uid>) -> Made {
         let Question { state, node_pools, planned, succession, options, now } = self.question;
         let before = snapshot::Before { planned, succession, left_out };
         let settings = snapshot::Settings {
@@ -197,7 +209,7 @@ impl Round<'_> {
         tracing::debug!(pod_count = snapshot.pods.len(), "computing scheduling decision for provisionable pod(s)");
         let mut plan = scheduling::provisioning::plan(&snapshot);
         // They wait for nothing: whether they go is their command's business.
-        plan.refusals.retain(|refusal| !runs_on(&snapshot.pods[refusal.pod].pod, &self.nodes_of_commands));
+        plan.refusals.retain(|refusal| !self.of_commands.include(&snapshot.pods[refusal.pod].pod));
         (snapshot, plan, errors)
     }
 
@@ -243,7 +255,7 @@ impl Round<'_> {
     /// already.
     fn launches(&self, snapshot: &Snapshot, plan: &Plan, mut tried: BTreeSet<PodClass>, now: Timestamp) -> Launches {
         let annotations = launched_for::annotations(snapshot, plan, self.brake);
-        let held_back = only_of_commands(snapshot, plan, &self.nodes_of_commands);
+        let held_back = only_of_commands(snapshot, plan, &self.of_commands);
         let mut launches = Launches { held_back, annotations };
         if self.brake.is_idle() {
             return launches;
@@ -279,16 +291,28 @@ impl Round<'_> {
     }
 }
 
-/// Machines for nobody but pods of those nodes: their commands launch what they need.
-pub(super) fn only_of_commands(snapshot: &Snapshot, plan: &Plan, nodes: &BTreeSet<NodeName>) -> BTreeSet<MachineId> {
+/// Machines for nobody but pods of commands.
+pub(super) fn only_of_commands(snapshot: &Snapshot, plan: &Plan, of_commands: &OfCommands<'_>) -> BTreeSet<MachineId> {
     let is_only = |machine: &Machine| {
-        !machine.pods.is_empty() && machine.pods.iter().all(|&pod| runs_on(&snapshot.pods[pod].pod, nodes))
+        !machine.pods.is_empty() && machine.pods.iter().all(|&pod| of_commands.include(&snapshot.pods[pod].pod))
     };
     plan.machines.iter_enumerated().filter(|(_, machine)| is_only(machine)).map(|(id, _)| id).collect()
 }
 
-fn runs_on(pod: &Pod, nodes: &BTreeSet<NodeName>) -> bool {
-    pod.node_name.as_ref().is_some_and(|node| nodes.contains(node))
+/// The pods of commands for which there are to be machines, if one of these is for others as well.
+pub(super) fn of_commands_beside_others(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    of_commands: &OfCommands<'_>,
+) -> BTreeSet<Uid> {
+    let is_of_commands = |pod: &PodId| of_commands.include(&snapshot.pods[*pod].pod);
+    let is_mixed =
+        |machine: &Machine| machine.pods.iter().any(is_of_commands) && !machine.pods.iter().all(is_of_commands);
+    if !plan.machines.iter().any(is_mixed) {
+        return BTreeSet::new();
+    }
+    let pods = plan.machines.iter().flat_map(|machine| machine.pods.iter().filter(|pod| is_of_commands(pod)));
+    pods.map(|&pod| snapshot.pods[pod].pod.uid.clone()).collect()
 }
 
 /// The pods that may be in a plan, by class.

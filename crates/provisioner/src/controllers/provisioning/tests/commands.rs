@@ -1,7 +1,7 @@
 //! Pods of machines that commands of disruption take away.
 
 use super::*;
-use crate::world::leaving;
+use crate::world::leaving::OfCommands;
 use crate::world::store::Revision;
 use crate::world::store::watch::node_record;
 use crate::world::successors::Succession;
@@ -92,8 +92,8 @@ fn a_pod_that_waits_does_not_get_the_room_that_a_command_has_launched_for_anothe
     machine(&store, "new", (true, false), "uid-runs");
     assert_eq!(planned_places(&store, &nothing), ["new: runs", "launch: a-waits"]);
     let (snapshot, plan) = planned_with(&store, &nothing);
-    let nodes = leaving::nodes_of_commands(&store.read());
-    assert!(round::only_of_commands(&snapshot, &plan, &nodes).is_empty(), "the new machine is for who waits");
+    let of_commands = OfCommands::now(&store.read(), &nothing);
+    assert!(round::only_of_commands(&snapshot, &plan, &of_commands).is_empty(), "the new machine is for who waits");
 }
 
 #[test]
@@ -101,10 +101,32 @@ fn nothing_is_launched_for_pods_whose_command_has_launched_what_they_need() {
     let store = store([runs_on_old("runs"), runs_on_old("runs-too")]);
     machine(&store, "old", (true, true), "");
     machine(&store, "new", (true, false), "uid-runs");
-    let (snapshot, plan) = planned_with(&store, &Succession::default());
+    let nothing = Succession::default();
+    let (snapshot, plan) = planned_with(&store, &nothing);
     assert_eq!(places(&snapshot, &plan), ["new: runs", "launch: runs-too"], "which had a place on some node");
-    let nodes = leaving::nodes_of_commands(&store.read());
-    assert_eq!(round::only_of_commands(&snapshot, &plan, &nodes).len(), 1);
+    let of_commands = OfCommands::now(&store.read(), &nothing);
+    assert_eq!(round::only_of_commands(&snapshot, &plan, &of_commands).len(), 1);
+}
+
+#[test]
+fn a_pod_that_lost_its_place_makes_no_machine_larger_while_it_runs() {
+    let store = store([runs_on_old("runs"), runs_on_old("without-place"), pod("a-waits", |_| {})]);
+    machine(&store, "old", (true, true), "");
+    let mut old = NodeClaim::clone(store.read().node_claims.get("old").unwrap());
+    old.metadata.resource_version = Some("2".into());
+    old.metadata.deletion_timestamp = serde_json::from_value("2026-01-01T00:00:30Z".into()).unwrap();
+    let revision = Revision::of(&old.metadata);
+    store.apply(old, revision);
+    let mut succession = Succession::default();
+    succession.places.insert("uid-runs".into(), "there".into());
+    let (snapshot, plan) = planned_with(&store, &succession);
+    assert_eq!(places(&snapshot, &plan), ["launch: a-waits runs", "launch: without-place"]);
+    let of_commands = OfCommands::now(&store.read(), &succession);
+    assert_eq!(
+        round::of_commands_beside_others(&snapshot, &plan, &of_commands),
+        BTreeSet::from(["uid-runs".into()]),
+        "its command has launched nothing for the other"
+    );
 }
 
 #[test]
