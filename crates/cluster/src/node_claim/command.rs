@@ -126,8 +126,18 @@ impl Note {
 
     /// Whether a NodeClaim takes the place of others by its note. It is not disrupted then, only kept for a while.
     pub fn is_replacement(claim: &NodeClaim) -> bool {
+        Self::lets_go(claim) == Some(false)
+    }
+
+    /// Whether a NodeClaim goes by its note.
+    pub fn is_going(claim: &NodeClaim) -> bool {
+        Self::lets_go(claim) == Some(true)
+    }
+
+    /// Whether the NodeClaim is one of those that go, if it has a note that can be read.
+    fn lets_go(claim: &NodeClaim) -> Option<bool> {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        Self::of(claim).is_some_and(|note| note.is_ok_and(|note| !note.going.contains(name)))
+        Some(Self::of(claim)?.ok()?.going.contains(name))
     }
 }
 

@@ -41,10 +41,8 @@ pub(crate) struct OfCommands<'a> {
 
 impl<'a> OfCommands<'a> {
     pub(crate) fn now(state: &State, succession: &'a Succession) -> Self {
-        let is_going = |claim: &&NodeClaim| {
-            claim::is_deleting(claim) && matches!(Note::of(claim), Some(Ok(note)) if note.going.contains(&claim.key()))
-        };
-        let going = state.node_claims.values().map(AsRef::as_ref).filter(is_going);
+        let going = state.node_claims.values().map(AsRef::as_ref);
+        let going = going.filter(|claim| claim::is_deleting(claim) && Note::is_going(claim));
         let draining = going.flat_map(|claim| nodes_of(state, claim)).collect();
         Self { waiting: nodes_of_commands(state), draining, succession }
     }

@@ -15,7 +15,7 @@
 //!
 //! Differs: `one-domain-at-a-time`. Karpenter evicts from all domains at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{DurationMs, KeyId, Pod, ResourceVec, Timestamp, Uid, ValueId};
@@ -49,7 +49,7 @@ type Domains = BTreeMap<KeyId, Option<ValueId>>;
 #[derive(Debug, Default)]
 pub(super) struct Order {
     ahead: Option<Ahead>,
-    /// By controller, from where pods go.
+    /// By controller, from where pods go. Those that were over when it was last looked ahead are forgotten.
     turns: BTreeMap<Uid, Domains>,
 }
 
@@ -62,8 +62,6 @@ struct Ahead {
     room: Room,
     /// Of the largest pod that is to find its place.
     largest: Size,
-    /// The controllers whose turns are not over.
-    under_way: BTreeSet<Uid>,
 }
 
 impl Expected {
@@ -90,8 +88,7 @@ impl Arrival {
 impl Inner {
     pub(super) fn waits_for_others(&mut self, pod: &Pod, state: &State, now: Timestamp) -> bool {
         let Some(owner) = pod.owner.as_ref().map(|owner| &owner.uid) else { return false };
-        let mut of_owner = self.expected.get_mut(owner).into_iter().flatten();
-        let Some(own) = of_owner.find(|it| it.predecessor.uid == pod.uid) else { return false };
+        let Some(own) = self.expected_of(owner, pod) else { return false };
         if own.let_go_at.is_some() {
             return false;
         }
@@ -101,16 +98,17 @@ impl Inner {
         let is_over = now.since(*drained_at) >= LONGEST;
         let is_known = |ahead: &Ahead| (DurationMs(0)..KNOWN_FOR).contains(&now.since(ahead.at));
         if !self.order.ahead.as_ref().is_some_and(is_known) {
-            self.order.ahead = Some(self.look_ahead(state, now));
+            self.look_ahead(state, now);
         }
-        if !is_over && (self.is_larger_to_come(pod) || self.is_turn_of_others(owner, pod, state)) {
-            return true;
-        }
-        let mut of_owner = self.expected.get_mut(owner).into_iter().flatten();
-        if let Some(own) = of_owner.find(|it| it.predecessor.uid == pod.uid) {
+        let waits = !is_over && (self.is_larger_to_come(pod) || self.is_turn_of_others(owner, pod, state));
+        if !waits && let Some(own) = self.expected_of(owner, pod) {
             own.let_go_at = Some(now);
         }
-        false
+        waits
+    }
+
+    fn expected_of(&mut self, owner: &Uid, pod: &Pod) -> Option<&mut Expected> {
+        self.expected.get_mut(owner)?.iter_mut().find(|it| it.predecessor.uid == pod.uid)
     }
 
     fn is_larger_to_come(&self, pod: &Pod) -> bool {
@@ -121,26 +119,24 @@ impl Inner {
     /// Whether pods of its controller are under way in another domain; if not, it is the turn of the pod's.
     fn is_turn_of_others(&mut self, owner: &Uid, pod: &Pod, state: &State) -> bool {
         let own = domains(pod, state);
-        let Order { ahead, turns } = &mut self.order;
-        let Some(ahead) = ahead.as_mut().filter(|_| !own.is_empty()) else { return false };
-        if turns.get(owner).is_some_and(|turn| are_apart(turn, &own)) && ahead.under_way.contains(owner) {
+        if own.is_empty() {
+            return false;
+        }
+        if self.order.turns.get(owner).is_some_and(|turn| are_apart(turn, &own)) {
             return true;
         }
-        turns.insert(owner.clone(), own);
-        ahead.under_way.insert(owner.clone());
+        self.order.turns.insert(owner.clone(), own);
         false
     }
 
-    fn look_ahead(&mut self, state: &State, now: Timestamp) -> Ahead {
+    fn look_ahead(&mut self, state: &State, now: Timestamp) {
         let places = self.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place);
         let places = places.chain(self.expected.values().flatten().map(|it| &it.place)).collect();
         let room = Room::of(state, &places);
         let largest = self.still_to_come(now).map(|requests| room.size(requests)).max().unwrap_or_default();
         let mut turns = std::mem::take(&mut self.order.turns);
         turns.retain(|owner, turn| self.is_under_way(owner, turn, state, now));
-        let under_way = turns.keys().cloned().collect();
-        self.order.turns = turns;
-        Ahead { at: now, room, largest, under_way }
+        self.order = Order { ahead: Some(Ahead { at: now, room, largest }), turns };
     }
 
     /// What pods request whose successors have not found their places.
