@@ -36,6 +36,7 @@ const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
 const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
+
 /// A pod and the NodeClaim of the machine where its successor has a place.
 pub(crate) type Move = (Arc<Pod>, NodeClaimName);
 
