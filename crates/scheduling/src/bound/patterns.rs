@@ -19,7 +19,7 @@ use model::{IdSet, IdVec};
 
 use self::master::{Column, Master};
 use super::{Kind, KindId, Site};
-use crate::tuning::{PATTERN_KINDS, PATTERN_PIVOTS, PATTERN_ROUNDS, PATTERN_SITES, PATTERN_STEPS};
+use crate::tuning::{PATTERN_COPIES, PATTERN_KINDS, PATTERN_PIVOTS, PATTERN_ROUNDS, PATTERN_SITES, PATTERN_STEPS};
 
 /// Shares of a room are in parts of 2²⁰.
 const SHIFT: u32 = 20;
@@ -32,7 +32,8 @@ const DEAREST: i64 = 1_000_000_000_000_000;
 /// Enough: no further pattern makes it better by more than this part.
 const NEAR: f64 = 1e-4;
 
-/// The kinds, and the offerings of which none does what another does for less.
+/// The kinds, with about as many copies as there are, and the offerings of which none does what another does for
+/// less. The dual prices are those of a bound for any number of copies, and one pod more or less makes no others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Patterns {
     kinds: IdVec<KindId, Kind>,
@@ -88,7 +89,8 @@ impl Patterns {
             }
         }
         let is_small = kept.len() <= PATTERN_SITES && kept.iter().all(|site| site.price.0 <= DEAREST);
-        is_small.then(|| Self { kinds: kinds.clone(), sites: kept, binding: binding.to_vec() })
+        let kinds = kinds.iter().map(|kind| Kind { copies: about(kind.copies), ..kind.clone() }).collect();
+        is_small.then(|| Self { kinds, sites: kept, binding: binding.to_vec() })
     }
 
     /// By kind: dual prices in nano-dollars per hour by which no pattern is worth more than its offering costs. `None`
@@ -289,6 +291,12 @@ impl Filling {
     }
 }
 
+/// No fewer, and at most so many that one in [`PATTERN_COPIES`] is one too many.
+fn about(copies: u64) -> u64 {
+    let step = (copies / PATTERN_COPIES + 1).next_power_of_two() >> 1;
+    copies.checked_next_multiple_of(step.max(1)).unwrap_or(copies)
+}
+
 /// Down to a whole nano-dollar; nothing is worth less than nothing.
 fn rounded(worth: f64) -> i64 {
     worth.clamp(0.0, i64::MAX as f64) as i64
@@ -328,6 +336,14 @@ mod tests {
         assert_eq!(patterns.worth(), Some(vec![1000]));
     }
 
+    #[test]
+    fn one_pod_more_or_less_of_many_makes_no_other_patterns() {
+        let of = |copies: u64| patterns(&[(vec![6, 1], copies)], &[(1000, vec![10, 10])]).unwrap();
+        let different = (900..1000).filter(|&copies| of(copies) != of(copies + 1)).count();
+        assert_eq!(different, 3);
+        assert_eq!((1..32).filter(|&copies| of(copies) != of(copies + 1)).count(), 31);
+    }
+
     /// All patterns of a room, by brute force.
     fn brute(kinds: &[(Vec<i64>, u64)], room: &[i64], worth: &[i64]) -> i128 {
         let Some(((requests, copies), rest)) = kinds.split_first() else { return 0 };
@@ -343,6 +359,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_number_of_copies_is_never_too_low_and_a_sixteenth_too_high_at_most(copies in 0..u64::MAX) {
+            for copies in [copies, copies >> 40, copies >> 56] {
+                prop_assert!((copies..=copies.saturating_add(copies / 16)).contains(&about(copies)));
+            }
+        }
+
         #[test]
         fn the_most_valuable_pattern_is_found_and_no_search_that_ends_early_is_too_low(
             kinds in prop::collection::vec((prop::collection::vec(0..8i64, 2), 1..5u64), 1..5),
