@@ -279,7 +279,7 @@ impl Disruption {
         let solved = Arc::clone(&memory.plans);
         let (pods, asked_for) = {
             let state = context.store.snapshot();
-            let pods = planning::pods_that_could_move(&state);
+            let pods = planning::pods_on_nodes(&state);
             (pods, named(&state, &memory.proposals.to_save_money(pods, now)))
         };
         let plan = move |snapshot: &Snapshot| {

@@ -10,10 +10,9 @@ use cluster::node_claim::command::has_note;
 use cluster::node_claim::expiration;
 use cluster::node_repair::{self, Diagnosis, Repair};
 use k8s_openapi::api::core::v1::Node;
-use model::{NodeClaimName, Timestamp};
+use model::{NodeClaimName, Pod, Timestamp};
 use scheduling::disruption::plan::DisruptionPlan;
 use scheduling::snapshot::expiration::{Expiration, ExpirationRules};
-use scheduling::snapshot::pending::will_be_replaced;
 
 use crate::world::claim;
 use crate::world::fleet_looks::Looked;
@@ -50,9 +49,11 @@ pub(crate) fn repair<'p>(
     }
 }
 
-/// How many pods there are on Nodes that would come back elsewhere.
-pub(crate) fn pods_that_could_move(state: &State) -> usize {
-    state.pods.values().filter(|pod| pod.node_name.is_some() && will_be_replaced(pod)).count()
+/// How many pods there are on Nodes, those of DaemonSets apart. One on its way out counts as long as it is there: it
+/// moves nowhere, but takes room for which others would get a machine launched.
+pub(crate) fn pods_on_nodes(state: &State) -> usize {
+    let is_there = |pod: &Pod| pod.node_name.is_some() && !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror;
+    state.pods.values().filter(|pod| is_there(pod)).count()
 }
 
 /// Whether any machine could go for what its NodeClaim says of itself.
@@ -70,4 +71,42 @@ pub(crate) fn is_eligible(state: &State, claim: &NodeClaim, rules: ExpirationRul
         matches!(expiration::decide(claim, pool, rules, now), Ok(Some(Expiration::Graceful { .. })))
     };
     claim::is(claim, conditions::DRIFTED) || claim::is(claim, conditions::CONSOLIDATABLE) || is_expired()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::world::store::{ClusterStore, RawObject};
+
+    fn pod(store: &ClusterStore, name: &str, owner: &str, change: &Value) {
+        let mut object = json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o", "controller": true}]},
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running"},
+        });
+        for (part, fields) in change.as_object().into_iter().flatten() {
+            for (key, value) in fields.as_object().into_iter().flatten() {
+                object[part][key] = value.clone();
+            }
+        }
+        let raw = RawObject::deserialize(object).unwrap();
+        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+    }
+
+    #[test]
+    fn pods_count_until_they_are_gone_from_their_nodes() {
+        let store = ClusterStore::new();
+        let change = json!({});
+        pod(&store, "runs", "ReplicaSet", &change);
+        let leaves = json!({"metadata": {"deletionTimestamp": "2026-11-25T21:00:00Z"}});
+        pod(&store, "leaves", "ReplicaSet", &leaves);
+        pod(&store, "daemon", "DaemonSet", &change);
+        pod(&store, "done", "Job", &json!({"status": {"phase": "Succeeded"}}));
+        pod(&store, "waits", "ReplicaSet", &json!({"spec": {"nodeName": null}}));
+        assert_eq!(pods_on_nodes(&store.read()), 2);
+    }
 }

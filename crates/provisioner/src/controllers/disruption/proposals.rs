@@ -51,7 +51,7 @@ impl Key {
 #[derive(Debug, Default)]
 pub(crate) struct Proposals {
     since: BTreeMap<Key, Timestamp>,
-    /// How many pods there were that could move, when it was last searched for what saves money.
+    /// How many pods there were on nodes, when it was last searched for what saves money.
     searched_with: Option<usize>,
     /// NodeClaims whose commands were rolled back lately.
     paused: BTreeMap<Uid, Pause>,
