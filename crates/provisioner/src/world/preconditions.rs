@@ -10,7 +10,7 @@ use model::{NamespacedName, NodeClaimName, NodeName, NodePoolName, Pod, Quantity
 use scheduling::plan::action::{Action, Precondition};
 use scheduling::plan::{Machine, Plan};
 use scheduling::snapshot::eviction::Budgets;
-use scheduling::snapshot::pending::may_leave;
+use scheduling::snapshot::pending::{is_of_workload, may_leave};
 use scheduling::snapshot::{Limit, NodeId, PoolId, Snapshot};
 use tracing::warn;
 
@@ -127,17 +127,12 @@ impl<'a> Present<'a> {
         let now = machine.into_iter().flat_map(|id| state.nodes_of_machine(id)).map(|record| &record.model.name);
         let names: BTreeSet<&NodeName> = planned.name.iter().chain(now).collect();
         let pods = names.into_iter().flat_map(|name| state.pods_on_node(name));
-        pods.filter(|pod| is_missed(pod))
+        pods.filter(|pod| is_of_workload(pod))
     }
 
     fn node_name(&self, node: NodeId) -> NodeName {
         self.snapshot.nodes[node].display_name().into()
     }
-}
-
-/// Whether the pod would have to be placed elsewhere if its node is removed.
-fn is_missed(pod: &Pod) -> bool {
-    !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror
 }
 
 /// The first of those pods that something forbids to evict, for good or for longer than one waits for it.
@@ -149,7 +144,7 @@ fn held<'a>(state: &State, mut pods: impl Iterator<Item = &'a Arc<Pod>>, now: Ti
 /// The pods on the Node of a NodeClaim that would have to be placed elsewhere.
 pub(crate) fn pods_of_machine<'a>(state: &'a State, claim: &NodeClaim) -> impl Iterator<Item = &'a Arc<Pod>> {
     let nodes = claim::provider_id(claim).into_iter().flat_map(|id| state.nodes_of_machine(id));
-    nodes.flat_map(|node| state.pods_on_node(&node.model.name)).filter(|pod| is_missed(pod))
+    nodes.flat_map(|node| state.pods_on_node(&node.model.name)).filter(|pod| is_of_workload(pod))
 }
 
 /// The first pod there that may not be evicted, as [`Precondition::PodsMayLeave`] asks for it.

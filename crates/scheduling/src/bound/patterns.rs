@@ -89,8 +89,8 @@ impl Patterns {
             }
         }
         let is_small = kept.len() <= PATTERN_SITES && kept.iter().all(|site| site.price.0 <= DEAREST);
-        let kinds = kinds.iter().map(|kind| Kind { copies: about(kind.copies), ..kind.clone() }).collect();
-        is_small.then(|| Self { kinds, sites: kept, binding: binding.to_vec() })
+        let nearly = |kind: &Kind| Kind { copies: about(kind.copies), ..kind.clone() };
+        is_small.then(|| Self { kinds: kinds.iter().map(nearly).collect(), sites: kept, binding: binding.to_vec() })
     }
 
     /// By kind: dual prices in nano-dollars per hour by which no pattern is worth more than its offering costs. `None`
@@ -293,8 +293,8 @@ impl Filling {
 
 /// No fewer, and at most so many that one in [`PATTERN_COPIES`] is one too many.
 fn about(copies: u64) -> u64 {
-    let step = (copies / PATTERN_COPIES + 1).next_power_of_two() >> 1;
-    copies.checked_next_multiple_of(step.max(1)).unwrap_or(copies)
+    let step = 1 << (copies / PATTERN_COPIES).max(1).ilog2();
+    copies.checked_next_multiple_of(step).unwrap_or(copies)
 }
 
 /// Down to a whole nano-dollar; nothing is worth less than nothing.

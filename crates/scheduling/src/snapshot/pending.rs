@@ -71,11 +71,12 @@ pub fn is_ignored(pod: &Pod, options: &Options) -> bool {
 }
 
 fn is_waiting(pod: &Pod) -> bool {
-    pod.node_name.is_none()
-        && pod.deletion_timestamp.is_none()
-        && !pod.phase.is_terminal()
-        && !pod.is_daemon
-        && !pod.is_mirror
+    pod.node_name.is_none() && pod.deletion_timestamp.is_none() && is_of_workload(pod)
+}
+
+/// Whether it is a pod that has not ended, and none of the node's own: of a DaemonSet, or a mirror.
+pub fn is_of_workload(pod: &Pod) -> bool {
+    !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror
 }
 
 /// Whether a pod that leaves its node comes back somewhere else. One of a StatefulSet does even if it is already on its
@@ -83,7 +84,7 @@ fn is_waiting(pod: &Pod) -> bool {
 pub fn will_be_replaced(pod: &Pod) -> bool {
     let is_of_stateful_set = pod.owner.as_ref().is_some_and(|owner| &*owner.kind == "StatefulSet");
     let stays = pod.deletion_timestamp.is_none() || is_of_stateful_set;
-    stays && !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror
+    stays && is_of_workload(pod)
 }
 
 /// Whether nothing forbids for good to evict the pod.

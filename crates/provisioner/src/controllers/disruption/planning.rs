@@ -10,9 +10,10 @@ use cluster::node_claim::command::has_note;
 use cluster::node_claim::expiration;
 use cluster::node_repair::{self, Diagnosis, Repair};
 use k8s_openapi::api::core::v1::Node;
-use model::{NodeClaimName, Pod, Timestamp};
+use model::{NodeClaimName, Timestamp};
 use scheduling::disruption::plan::DisruptionPlan;
 use scheduling::snapshot::expiration::{Expiration, ExpirationRules};
+use scheduling::snapshot::pending::is_of_workload;
 
 use crate::world::claim;
 use crate::world::fleet_looks::Looked;
@@ -52,8 +53,7 @@ pub(crate) fn repair<'p>(
 /// How many pods there are on Nodes, those of DaemonSets apart. One on its way out counts as long as it is there: it
 /// moves nowhere, but takes room for which others would get a machine launched.
 pub(crate) fn pods_on_nodes(state: &State) -> usize {
-    let is_there = |pod: &Pod| pod.node_name.is_some() && !pod.phase.is_terminal() && !pod.is_daemon && !pod.is_mirror;
-    state.pods.values().filter(|pod| is_there(pod)).count()
+    state.pods.values().filter(|pod| pod.node_name.is_some() && is_of_workload(pod)).count()
 }
 
 /// Whether any machine could go for what its NodeClaim says of itself.
