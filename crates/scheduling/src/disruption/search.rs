@@ -11,7 +11,7 @@
 //! 3. `neighbourhoods`: which sets are tried. Large-neighbourhood search (Shaw 1998, "Using constraint programming and
 //!    local search methods to solve vehicle routing problems") by first improvement, begun several times; the best end
 //!    counts. Karpenter's own sets, each machine alone and prefixes by saving per disruption, are among them.
-//! 4. `repair`: of what was found, machines are put back and others go in their place (ruin and recreate).
+//! 4. `exchanges`: of what was found, machines are put back and others go in their place, at random.
 //! 5. `certificates`: each machine that stays is tried alone once more beside what was found, and has the reason in
 //!    data.
 //!
@@ -22,9 +22,9 @@
 
 mod bounds;
 mod certificates;
+mod exchanges;
 mod left;
 mod neighbourhoods;
-mod repair;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,9 +34,9 @@ use model::IdVec;
 use self::bounds::Bounds;
 pub(super) use self::bounds::nano;
 pub(super) use self::certificates::Certificate;
+use self::exchanges::Exchanges;
 pub(super) use self::left::Left;
 pub(super) use self::neighbourhoods::by_saving_per_disruption;
-use self::repair::Repairs;
 pub(super) use self::trials::NewMachine;
 use self::trials::Trials;
 use crate::bound::Solved;
@@ -120,7 +120,7 @@ pub(super) struct Found {
 pub(super) struct Search<'q, 'p> {
     trials: Trials<'q, 'p>,
     bounds: Bounds,
-    repairs: Repairs,
+    exchanges: Exchanges,
 }
 
 /// Compiles a question, and lets `ask` look at it.
@@ -133,7 +133,7 @@ pub(super) fn search<T>(question: &Question<'_>, ask: impl FnOnce(&mut Search<'_
     let pods = Pods::new(question, &problem);
     let mut trials = Trials::new(question, &problem, &run, &pods);
     let bounds = Bounds::new(question, &mut trials);
-    ask(&mut Search { trials, bounds, repairs: Repairs::default() })
+    ask(&mut Search { trials, bounds, exchanges: Exchanges::default() })
 }
 
 impl Search<'_, '_> {
@@ -144,7 +144,7 @@ impl Search<'_, '_> {
 
     /// Looks for sets of machines that could go.
     pub(super) fn look(&mut self, known: &Known) -> Found {
-        let Self { trials, bounds, repairs } = self;
+        let Self { trials, bounds, exchanges } = self;
         trials.known.clone_from(known);
         if bounds.is_at_the_least(trials.question) {
             let machines = 0..trials.question.machines.len();
@@ -152,7 +152,7 @@ impl Search<'_, '_> {
                 machines.map(|index| (index, bounds.nothing_to_gain(trials.question, trials.pods, index)));
             return Found { sets: Vec::new(), certificates: certificates.collect() };
         }
-        let sets = neighbourhoods::best_sets(trials, bounds, repairs);
+        let sets = neighbourhoods::best_sets(trials, bounds, exchanges);
         self.decided(known, &sets)
     }
 

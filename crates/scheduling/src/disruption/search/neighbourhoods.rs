@@ -5,18 +5,20 @@
 //! without the machines that it does as well without, so that nobody is evicted for nothing. Beginnings are: none;
 //! Karpenter's prefixes of machines by saving per disruption; machines that cost more than their pods are worth, the
 //! most per disruption first; all machines at once. Each is followed to its end, and the end that brings most is
-//! repaired (`repair`) and counts.
+//! improved (`exchanges`) and counts.
 
 use std::cmp::Reverse;
 
 use super::bounds::{Bounds, Openings};
-use super::repair::Repairs;
+use super::exchanges::Exchanges;
 use super::trials::{Gain, Trials};
 use super::{CouldGo, Left};
-use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, SURPLUS_PREFIXES, TRIMMING_TRIALS};
+use crate::tuning::{
+    CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, STEPS_OF_EXCHANGES, SURPLUS_PREFIXES, TRIMMING_TRIALS,
+};
 
 /// The sets that bring most of all that was tried, in the order in which they are to be taken.
-pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds, repairs: &mut Repairs) -> Vec<Vec<usize>> {
+pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds, exchanges: &mut Exchanges) -> Vec<Vec<usize>> {
     let walk = Walk::new(trials, bounds);
     let beginnings = walk.beginnings(trials);
     // Each gets as much, so that a long walk does not keep the others from beginning.
@@ -30,9 +32,10 @@ pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds, repairs: &
             best = end;
         }
     }
+    trials.refill(STEPS_OF_EXCHANGES);
+    let improved = exchanges.improve(trials, &walk, best);
     trials.refill(CONSOLIDATION_STEPS);
-    let repaired = repairs.repair(trials, &walk, best);
-    walk.without_needless(trials, repaired).sets
+    walk.without_needless(trials, improved).sets
 }
 
 /// The machines by what they cost for what it costs to disrupt them, the dearest first: Karpenter's order.
@@ -61,7 +64,7 @@ pub(super) struct End {
 
 /// In which order machines are looked at.
 pub(super) struct Walk<'b> {
-    pub(super) bounds: &'b Bounds,
+    bounds: &'b Bounds,
     /// By saving per disruption, the most first.
     order: Vec<usize>,
     /// By what they cost more than their pods are worth, per disruption, the most first; with whether that is enough to
@@ -227,7 +230,7 @@ impl<'b> Walk<'b> {
 
     /// False if the bound says that it brings too little: beside what is taken, where pods have these openings left, or
     /// by itself.
-    pub(super) fn could_pay(&self, trials: &Trials<'_, '_>, openings: Option<&Openings>, set: &[usize]) -> bool {
+    fn could_pay(&self, trials: &Trials<'_, '_>, openings: Option<&Openings>, set: &[usize]) -> bool {
         let machines = set.iter().filter_map(|index| trials.question.machines.get(*index));
         let wanted: i128 = machines.map(|machine| machine.wanted).sum();
         let most = match openings {
