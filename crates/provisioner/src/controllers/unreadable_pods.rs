@@ -128,42 +128,26 @@ fn sentence(pods: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::controllers::node::devices_in_use::DevicesInUse;
     use crate::controllers::node::drain;
-    use crate::world::store::watch::node_record;
-    use crate::world::store::{ClusterStore, RawObject, Revision};
+    use crate::world::store::ClusterStore;
+    use crate::world::store::test_objects::condition;
 
-    fn store(cpu: &str, condition: Option<&str>) -> ClusterStore {
+    fn store(cpu: &str, readable: Option<&str>) -> ClusterStore {
         let store = ClusterStore::new();
-        let conditions: Vec<Value> = condition
-            .map(|status| {
-                json!({"type": PODS_READABLE, "status": status, "reason": "r", "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
-            })
-            .into_iter()
-            .collect();
-        let claim: NodeClaim = serde_json::from_value(json!({
-            "metadata": {"name": "m", "uid": "claim", "resourceVersion": "1"},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
-            "status": {"providerID": "id-m", "conditions": conditions},
-        }))
-        .unwrap();
-        let revision = Revision::of(&claim.metadata);
-        store.apply(claim, revision);
-        let node = json!({"metadata": {"name": "node", "uid": "node", "resourceVersion": "1"}, "spec": {"providerID": "id-m"}});
-        let raw = RawObject::deserialize(node).unwrap();
-        store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
-        let pod = json!({
-            "metadata": {"namespace": "ns", "name": "a", "uid": "a", "resourceVersion": "1"},
+        let said = readable.map(|status| condition(PODS_READABLE, status, "2026-01-01T00:00:00Z"));
+        store.show_node_claim(json!({
+            "metadata": {"name": "m"}, "status": {"providerID": "id-m", "conditions": Vec::from_iter(said)},
+        }));
+        store.show_node(json!({"metadata": {"name": "node"}, "spec": {"providerID": "id-m"}}));
+        store.show_pod(json!({
+            "metadata": {"namespace": "ns", "name": "a"},
             "spec": {"nodeName": "node", "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
             "status": {"phase": "Running"},
-        });
-        let raw = RawObject::deserialize(pod).unwrap();
-        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        }));
         store
     }
 

@@ -85,9 +85,7 @@ fn claims<'a>(pod: &'a Pod, devices: &'a DevicePod) -> impl Iterator<Item = Name
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::store::RawObject;
     use dra_types::{ResourceClaim, ResourceSlice};
-    use serde::Deserialize;
     use serde_json::{Value, json};
 
     /// A pod `p` with the claims `own`, which is made for it, and `shared`.
@@ -139,24 +137,17 @@ mod tests {
     fn waits(objects: &[Value]) -> bool {
         let store = ClusterStore::new();
         for object in objects {
-            let raw = RawObject::deserialize(object.clone()).unwrap();
-            let revision = raw.revision();
-            let is_new = match object["kind"].as_str().unwrap() {
+            let shown = object.clone();
+            match object["kind"].as_str().unwrap() {
                 "Pod" => {
                     store.note_devices(&"u".into(), decode::devices::pod_devices(object).unwrap());
-                    let pod = store.apply_with(revision, |names| decode::pod(object, &mut decode::Context::new(names)));
-                    pod.unwrap()
+                    store.show_pod(shown);
                 }
-                "Node" => {
-                    let node =
-                        |names: &mut _| crate::world::store::watch::node_record(&raw, &mut decode::Context::new(names));
-                    store.apply_with(revision, node).unwrap()
-                }
-                "ResourceClaim" => store.apply(ResourceClaim::from_json(object).unwrap(), revision),
-                "ResourceSlice" => store.apply(ResourceSlice::from_json(object).unwrap(), revision),
+                "Node" => store.show_node(shown),
+                "ResourceClaim" => assert!(store.apply_json(shown, |json, _| ResourceClaim::from_json(json))),
+                "ResourceSlice" => assert!(store.apply_json(shown, |json, _| ResourceSlice::from_json(json))),
                 other => unreachable!("no test applies a {other}"),
-            };
-            assert!(is_new);
+            }
         }
         missing(&store.snapshot()) == BTreeSet::from([Uid::from("u")])
     }

@@ -107,20 +107,13 @@ mod tests {
         ResourceSlice::from_json(&object).unwrap()
     }
 
-    fn node() -> NodeRecord {
-        let json = json!({"metadata": {"name": "n1", "uid": "n"}});
-        let mut interner = model::Interner::new();
-        let model = decode::node(&json, &mut decode::Context::new(&mut interner)).unwrap();
-        NodeRecord { model: model.into(), object: Arc::new(serde_json::from_value(json).unwrap()) }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn lost_devices_count_until_their_time_is_over_and_that_is_told() {
         let clock = Arc::new(MockClock::at(Timestamp(0)));
         let store = ClusterStore::new();
         let held = Arc::new(HeldDevices::new(DurationMs::from_seconds(300)));
         held.observe(&store, &(Arc::clone(&clock) as Arc<dyn Clock>));
-        store.apply(node(), Revision { uid: "n".into(), resource_version: 1 });
+        store.show_node(json!({"metadata": {"name": "n1"}}));
         store.apply(slice(), Revision { uid: "s".into(), resource_version: 1 });
         store.delete::<ResourceSlice>(&"s".into(), &"s".into());
         let count = || {

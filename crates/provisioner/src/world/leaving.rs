@@ -117,12 +117,11 @@ fn nodes_of<'s>(state: &'s State, claim: &'s NodeClaim) -> impl Iterator<Item = 
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use crate::world::store::watch::node_record;
-    use crate::world::store::{ClusterStore, RawObject, Revision};
+    use crate::world::store::ClusterStore;
+    use crate::world::store::test_objects::condition;
 
     const NOTE: &str =
         r#"{"id":"1","reason":"Drifted","nodeClaims":["old"],"replacements":1,"deadline":"2026-11-25T21:10:00Z"}"#;
@@ -132,32 +131,18 @@ mod tests {
         if let Some(note) = note {
             annotations["dovetail.sh/disruption-command"] = note.into();
         }
-        let marked = json!({"type": "DisruptionReason", "status": "True", "reason": "Drifted", "message": "",
-            "lastTransitionTime": "2026-11-25T21:00:00Z"});
-        let claim: NodeClaim = serde_json::from_value(json!({
-            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations,
-                "creationTimestamp": created},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+        let marked = condition("DisruptionReason", "True", "2026-11-25T21:00:00Z");
+        store.show_node_claim(json!({
+            "metadata": {"name": name, "annotations": annotations, "creationTimestamp": created},
             "status": {"providerID": format!("id-{name}"), "conditions": [marked]},
-        }))
-        .unwrap();
-        let revision = Revision::of(&claim.metadata);
-        store.apply(claim, revision);
-        let node = RawObject::deserialize(json!({
-            "metadata": {"name": format!("node-{name}"), "uid": name, "resourceVersion": "1"},
-            "spec": {"providerID": format!("id-{name}")},
-        }))
-        .unwrap();
-        store.apply_with(node.revision(), |names| node_record(&node, &mut decode::Context::new(names))).unwrap();
+        }));
+        store.show_node(json!({
+            "metadata": {"name": format!("node-{name}")}, "spec": {"providerID": format!("id-{name}")},
+        }));
     }
 
     fn pod(store: &ClusterStore, name: &str, node: &str) -> Arc<Pod> {
-        let pod: Value = json!({
-            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1"},
-            "spec": {"nodeName": node, "containers": [{"name": "c"}]},
-        });
-        let raw = RawObject::deserialize(pod).unwrap();
-        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        store.show_pod(json!({"metadata": {"name": name}, "spec": {"nodeName": node}}));
         Arc::clone(store.read().pod_by_uid(&name.into()).unwrap())
     }
 

@@ -253,7 +253,6 @@ mod tests {
 
     use super::*;
     use crate::runtime::clock::MockClock;
-    use crate::world::store::Revision;
 
     fn at(seconds: i64) -> String {
         jiff::Timestamp::from_second(seconds).unwrap().to_string()
@@ -264,14 +263,10 @@ mod tests {
     }
 
     fn apply(store: &ClusterStore, revision: u64, uid: &str, conditions: &[Value]) {
-        let claim: NodeClaim = serde_json::from_value(json!({
+        store.show_node_claim(json!({
             "metadata": {"name": "general-1", "uid": uid, "resourceVersion": revision.to_string()},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
             "status": {"conditions": conditions},
-        }))
-        .unwrap();
-        let revision = Revision::of(&claim.metadata);
-        store.apply(claim, revision);
+        }));
     }
 
     /// The series of conditions but for buckets, as `/metrics` shows them.

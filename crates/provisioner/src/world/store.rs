@@ -35,6 +35,8 @@ pub mod raw;
 pub mod rebuild;
 pub mod state;
 pub mod table;
+#[cfg(test)]
+pub(crate) mod test_objects;
 pub mod watch;
 
 pub use change::Delta;

@@ -75,26 +75,19 @@ pub(crate) fn is_eligible(state: &State, claim: &NodeClaim, rules: ExpirationRul
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::world::store::{ClusterStore, RawObject};
+    use crate::world::store::ClusterStore;
+    use crate::world::store::test_objects::{controlled_by, merge};
 
     fn pod(store: &ClusterStore, name: &str, owner: &str, change: &Value) {
-        let mut object = json!({
-            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
-                "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o", "controller": true}]},
-            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
-            "status": {"phase": "Running"},
+        let mut pod = json!({
+            "metadata": {"name": name, "ownerReferences": controlled_by(owner, "o")},
+            "spec": {"nodeName": "n"}, "status": {"phase": "Running"},
         });
-        for (part, fields) in change.as_object().into_iter().flatten() {
-            for (key, value) in fields.as_object().into_iter().flatten() {
-                object[part][key] = value.clone();
-            }
-        }
-        let raw = RawObject::deserialize(object).unwrap();
-        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        merge(&mut pod, change.clone());
+        store.show_pod(pod);
     }
 
     #[test]

@@ -110,65 +110,43 @@ impl Look<'_> {
 #[cfg(test)]
 mod tests {
     use model::DurationMs;
-    use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::controllers::disruption::progress::{self, Step, Why};
     use crate::controllers::disruption::writes::{self, Write};
     use crate::world::replacement::Readiness;
-    use crate::world::store::watch::node_record;
-    use crate::world::store::{ClusterStore, RawObject, Revision};
+    use crate::world::store::ClusterStore;
+    use crate::world::store::test_objects::{condition, merge};
 
     const NOTE: &str =
         r#"{"id":"1","reason":"Drifted","nodeClaims":["a","b"],"replacements":1,"deadline":"2026-11-25T21:10:00Z"}"#;
 
     fn claim(store: &ClusterStore, name: &str, note: Option<&str>, conditions: &[(&str, &str)], change: Value) {
-        let conditions: Vec<Value> = conditions
-            .iter()
-            .map(|(kind, status)| {
-                json!({"type": kind, "status": status, "reason": kind, "message": "",
-                    "lastTransitionTime": "2026-11-25T21:00:00Z"})
-            })
-            .collect();
-        let mut annotations = json!({});
+        let condition = |(kind, status): &(&str, &str)| condition(kind, status, "2026-11-25T21:00:00Z");
+        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+        let mut metadata = json!({"name": name, "labels": {"karpenter.sh/nodepool": "general"}});
         if let Some(note) = note {
-            annotations["dovetail.sh/disruption-command"] = note.into();
+            metadata["annotations"] = json!({"dovetail.sh/disruption-command": note});
         }
-        let mut object = json!({
-            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations,
-                "labels": {"karpenter.sh/nodepool": "general"}},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
-            "status": {"providerID": format!("id-{name}"), "conditions": conditions},
-        });
-        for (key, value) in change.as_object().into_iter().flatten() {
-            object["metadata"][key] = value.clone();
-        }
-        let claim: NodeClaim = serde_json::from_value(object).unwrap();
-        let revision = Revision::of(&claim.metadata);
-        store.apply(claim, revision);
+        merge(&mut metadata, change);
+        store.show_node_claim(json!({
+            "metadata": metadata, "status": {"providerID": format!("id-{name}"), "conditions": conditions},
+        }));
     }
 
     fn node(store: &ClusterStore, of_claim: &str, taints: &Value) {
-        let raw = RawObject::deserialize(json!({
-            "metadata": {"name": format!("node-{of_claim}"), "uid": of_claim, "resourceVersion": "1"},
+        store.show_node(json!({
+            "metadata": {"name": format!("node-{of_claim}")},
             "spec": {"providerID": format!("id-{of_claim}"), "taints": taints},
-        }))
-        .unwrap();
-        store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+        }));
     }
 
-    fn pod(store: &ClusterStore, name: &str, of_claim: &str, change: Value) {
-        let mut object = json!({
-            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1"},
-            "spec": {"nodeName": format!("node-{of_claim}"), "containers": [{"name": "c"}]},
-            "status": {"phase": "Running"},
-        });
-        for (key, value) in change.as_object().into_iter().flatten() {
-            object["metadata"][key] = value.clone();
-        }
-        let raw = RawObject::deserialize(object).unwrap();
-        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+    fn pod(store: &ClusterStore, name: &str, of_claim: &str, annotations: Value) {
+        store.show_pod(json!({
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"nodeName": format!("node-{of_claim}")}, "status": {"phase": "Running"},
+        }));
     }
 
     fn pool(store: &ClusterStore) {
@@ -176,19 +154,9 @@ mod tests {
     }
 
     fn pool_with(store: &ClusterStore, change: &Value) {
-        let mut metadata = json!({"name": "general", "uid": "pool", "resourceVersion": "1"});
-        for (key, value) in change.as_object().into_iter().flatten() {
-            metadata[key] = value.clone();
-        }
-        let pool: api::NodePool = serde_json::from_value(json!({
-            "metadata": metadata,
-            "spec": {"template": {"spec": {
-                "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "expireAfter": "Never",
-            }}},
-        }))
-        .unwrap();
-        let revision = Revision::of(&pool.metadata);
-        store.apply(pool, revision);
+        let mut metadata = json!({"name": "general"});
+        merge(&mut metadata, change.clone());
+        store.show_node_pool(json!({"metadata": metadata}));
     }
 
     fn read(store: &ClusterStore) -> Commands {
@@ -207,7 +175,7 @@ mod tests {
         claim(&store, "a", Some(NOTE), &marked, json!({}));
         node(&store, "a", &taint());
         pod(&store, "p", "a", json!({}));
-        pod(&store, "q", "a", json!({"annotations": {"karpenter.sh/do-not-disrupt": "true"}}));
+        pod(&store, "q", "a", json!({"karpenter.sh/do-not-disrupt": "true"}));
         claim(&store, "b", None, &[], json!({}));
         node(&store, "b", &json!([]));
         let devices = json!({"annotations": {

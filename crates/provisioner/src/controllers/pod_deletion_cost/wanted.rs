@@ -71,21 +71,18 @@ fn is_of_replica_set(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use model::IdVec;
-    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;
-    use crate::world::store::{ClusterStore, RawObject};
+    use crate::world::store::ClusterStore;
+    use crate::world::store::test_objects::controlled_by;
 
     fn pod(store: &ClusterStore, name: &str, node: usize, (kind, cost): (&str, Option<&str>)) {
         let annotations = cost.map(|cost| json!({"controller.kubernetes.io/pod-deletion-cost": cost}));
-        let raw = RawObject::deserialize(json!({
-            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1", "annotations": annotations,
-                "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": true}]},
-            "spec": {"nodeName": format!("n{node}"), "containers": [{"name": "c"}]},
-        }))
-        .unwrap();
-        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        store.show_pod(json!({
+            "metadata": {"name": name, "annotations": annotations, "ownerReferences": controlled_by(kind, "o")},
+            "spec": {"nodeName": format!("n{node}")},
+        }));
     }
 
     /// So many nodes, named by their numbers.

@@ -56,11 +56,10 @@ fn untried(state: &State) -> BTreeSet<NamespacedName> {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;
-    use crate::world::store::RawObject;
+    use crate::world::store::test_objects::controlled_by;
 
     struct Setup {
         store: ClusterStore,
@@ -68,16 +67,11 @@ mod tests {
     }
 
     impl Setup {
-        fn pod(&self, name: &str, owner: &str, reason: &str, revision: u64) {
-            let pod = RawObject::deserialize(json!({
-                "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": revision.to_string(),
-                    "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]},
-                "spec": {"containers": [{"name": "a"}]},
+        fn pod(&self, name: &str, owner: &str, reason: &str) {
+            self.store.show_pod(json!({
+                "metadata": {"name": name, "ownerReferences": controlled_by("ReplicaSet", owner)},
                 "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
-            }))
-            .unwrap();
-            let read = |names: &mut model::Interner| decode::pod(&pod.json, &mut decode::Context::new(names));
-            self.store.apply_with(pod.revision(), read).unwrap();
+            }));
         }
 
         /// How long a plan waits, in milliseconds, while `name`, if that is somebody, is given up on after nearly 2 s.
@@ -86,7 +80,7 @@ mod tests {
             let tried = async {
                 let Some(name) = name else { return };
                 tokio::time::sleep(Duration::from_millis(1_950)).await;
-                self.pod(name, "web", "Unschedulable", 2);
+                self.pod(name, "web", "Unschedulable");
             };
             let waits = async {
                 self.backlog.tried(&self.store, start + Duration::from_secs(10)).await;
@@ -98,15 +92,15 @@ mod tests {
 
     fn setup() -> Setup {
         let setup = Setup { store: ClusterStore::new(), backlog: Backlog::default() };
-        setup.pod("given-up", "db", "Unschedulable", 1);
+        setup.pod("given-up", "db", "Unschedulable");
         setup
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_waited_for_that_was_tried_or_is_like_what_was() {
         let setup = setup();
-        setup.pod("gated", "web", "SchedulingGated", 1);
-        setup.pod("sibling", "db", "", 1);
+        setup.pod("gated", "web", "SchedulingGated");
+        setup.pod("sibling", "db", "");
         assert_eq!(setup.waits(None).await, 0);
     }
 
@@ -114,8 +108,8 @@ mod tests {
     async fn what_was_not_tried_is_waited_for_until_it_or_one_like_it_was() {
         for (tried, expected) in [("first", 2_000), ("second", 2_000)] {
             let setup = setup();
-            setup.pod("first", "web", "", 1);
-            setup.pod("second", "web", "", 1);
+            setup.pod("first", "web", "");
+            setup.pod("second", "web", "");
             assert_eq!(setup.waits(Some(tried)).await, expected, "{tried}");
         }
     }
@@ -123,10 +117,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_not_tried_in_time_is_waited_for_once() {
         let setup = setup();
-        setup.pod("stuck", "web", "", 1);
+        setup.pod("stuck", "web", "");
         assert_eq!(setup.waits(None).await, 10_000);
         assert_eq!(setup.waits(None).await, 0);
-        setup.pod("another", "queue", "", 1);
+        setup.pod("another", "queue", "");
         assert_eq!(setup.waits(None).await, 10_000);
     }
 }

@@ -101,12 +101,9 @@ fn restore(name: &NodeClaimName, claim: &NodeClaim, state: &State, assignments: 
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;
-    use crate::world::store::watch::node_record;
-    use crate::world::store::{RawObject, Revision};
 
     /// `first` was planned into room on the open machine `m`, `second` for a machine of its own, whose NodeClaim may
     /// still be being created.
@@ -122,46 +119,28 @@ mod tests {
             let (store, assignments) = (ClusterStore::new(), Arc::new(Assignments::default()));
             keep_assignments(&store, &assignments);
             for name in ["m", "own"] {
-                let claim: NodeClaim = serde_json::from_value(json!({
-                    "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
-                    "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
-                    "status": {"providerID": name},
-                }))
-                .unwrap();
-                let revision = Revision::of(&claim.metadata);
-                store.apply(claim, revision);
-                let node = RawObject::deserialize(json!({
-                    "metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": {"providerID": name},
-                }))
-                .unwrap();
-                store
-                    .apply_with(node.revision(), |names| node_record(&node, &mut decode::Context::new(names)))
-                    .unwrap();
+                store.show_node_claim(json!({"metadata": {"name": name}, "status": {"providerID": name}}));
+                store.show_node(json!({"metadata": {"name": name}, "spec": {"providerID": name}}));
             }
-            let show = |name: &str, app: &str, node: Option<&str>, revision: u64| {
+            let show = |name: &str, app: &str, node: Option<&str>| {
                 let labels = match node {
                     Some(_) => json!({"app": app, "topology.kubernetes.io/zone": "a"}),
                     None => json!({"app": app}),
                 };
-                let pod = RawObject::deserialize(json!({
-                    "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": labels,
-                        "resourceVersion": revision.to_string()},
-                    "spec": {"nodeName": node, "containers": [{"name": "a"}]},
+                store.show_pod(json!({
+                    "metadata": {"name": name, "labels": labels},
+                    "spec": {"nodeName": node},
                     "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
-                }))
-                .unwrap();
-                store
-                    .apply_with(pod.revision(), |names| decode::pod(&pod.json, &mut decode::Context::new(names)))
-                    .unwrap();
+                }));
             };
-            show("first", "web", None, 1);
-            show("second", app_of_second, None, 1);
+            show("first", "web", None);
+            show("second", app_of_second, None);
             assignments.assign(&"m".into(), [Uid::from("first")]);
             let promise = is_promised.then(|| assignments.promise([vec![Uid::from("second")]]));
             if !is_promised {
                 assignments.assign(&"own".into(), [Uid::from("second")]);
             }
-            show("second", app_of_second, Some(second_has), 2);
+            show("second", app_of_second, Some(second_has));
             let (first, second) = (assignments.claim_of(&"first".into()), assignments.claim_of(&"second".into()));
             assert_eq!((first.as_deref(), second), (expected, None), "{app_of_second} {second_has} {is_promised}");
             let promised = assignments.awaited_by_pod().promised;

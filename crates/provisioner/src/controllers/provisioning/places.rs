@@ -77,60 +77,38 @@ fn has_room(state: &State, node_claim: &NodeClaim, pods: &[&Pod]) -> bool {
 #[cfg(test)]
 mod tests {
     use model::{NamespacedName, Uid};
-    use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::world::store::watch::node_record;
-    use crate::world::store::{ClusterStore, RawObject, Revision};
+    use crate::world::store::ClusterStore;
 
     struct Setup {
         store: ClusterStore,
         assignments: Assignments,
-        revision: u64,
     }
 
     impl Setup {
         fn new() -> Self {
-            let setup = Self { store: ClusterStore::new(), assignments: Assignments::default(), revision: 0 };
-            setup.claim();
+            let setup = Self { store: ClusterStore::new(), assignments: Assignments::default() };
+            setup.store.show_node_claim(json!({"metadata": {"name": "m"}, "status": {"providerID": "id-m"}}));
             setup
         }
 
-        fn claim(&self) {
-            let claim: NodeClaim = serde_json::from_value(json!({
-                "metadata": {"name": "m", "uid": "claim", "resourceVersion": "1"},
-                "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
-                "status": {"providerID": "id-m"},
-            }))
-            .unwrap();
-            let revision = Revision::of(&claim.metadata);
-            self.store.apply(claim, revision);
-        }
-
-        fn pod(&mut self, name: &str, cpu: &str, node: Option<&str>) {
-            self.revision += 1;
-            let pod: Value = json!({
-                "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": self.revision.to_string()},
+        fn pod(&self, name: &str, cpu: &str, node: Option<&str>) {
+            self.store.show_pod(json!({
+                "metadata": {"namespace": "ns", "name": name},
                 "spec": {"nodeName": node, "containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]},
-                "status": {"phase": "Pending", "conditions": [
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
-            });
-            let raw = RawObject::deserialize(pod).unwrap();
-            self.store
-                .apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names)))
-                .unwrap();
+                "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+            }));
         }
 
-        fn node(&mut self, cpu: &str, change: impl FnOnce(&mut Value)) {
-            self.revision += 1;
+        fn node(&self, cpu: &str, change: impl FnOnce(&mut Value)) {
             let mut node = json!({
-                "metadata": {"name": "node", "uid": "node", "resourceVersion": self.revision.to_string()},
+                "metadata": {"name": "node"},
                 "spec": {"providerID": "id-m"}, "status": {"allocatable": {"cpu": cpu, "pods": "10"}},
             });
             change(&mut node);
-            let raw = RawObject::deserialize(node).unwrap();
-            self.store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+            self.store.show_node(node);
         }
 
         fn plan(&self, pods: &[&str]) {
@@ -144,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_pod_has_its_place_while_its_machine_is_under_way() {
-        let mut setup = Setup::new();
+        let setup = Setup::new();
         assert_eq!(setup.look(), Places::NotNeeded);
         setup.pod("a", "1", None);
         assert_eq!(setup.look(), Places::Lacking);
@@ -161,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_node_that_others_have_filled_is_no_place() {
-        let mut setup = Setup::new();
+        let setup = Setup::new();
         setup.pod("a", "1", None);
         setup.plan(&["a"]);
         setup.node("2", |_| {});
@@ -174,7 +152,7 @@ mod tests {
     #[test]
     fn a_node_that_is_smaller_than_promised_or_cordoned_or_going_is_no_place() {
         for (cpu, change) in [("500m", json!({})), ("2", json!({"unschedulable": true}))] {
-            let mut setup = Setup::new();
+            let setup = Setup::new();
             setup.pod("a", "1", None);
             setup.plan(&["a"]);
             setup.node(cpu, |node| {
@@ -184,7 +162,7 @@ mod tests {
             });
             assert_eq!(setup.look(), Places::Lacking, "{cpu} {change}");
         }
-        let mut setup = Setup::new();
+        let setup = Setup::new();
         setup.pod("a", "1", None);
         setup.plan(&["a"]);
         setup.node("2", |node| node["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
@@ -193,7 +171,7 @@ mod tests {
 
     #[test]
     fn pods_on_a_node_that_goes_need_places() {
-        let mut setup = Setup::new();
+        let setup = Setup::new();
         setup.pod("runs", "1", Some("node"));
         setup.node("2", |node| node["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
         assert_eq!(setup.look(), Places::Lacking);

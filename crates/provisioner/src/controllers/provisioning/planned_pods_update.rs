@@ -123,24 +123,16 @@ fn lacking_pods(
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-    use serde_json::Value;
-
     use super::*;
-    use crate::world::store::watch::node_record;
-    use crate::world::store::{ClusterStore, RawObject};
+    use crate::world::store::ClusterStore;
 
     fn store(annotation: Option<&str>) -> ClusterStore {
         let store = ClusterStore::new();
         let annotations = annotation.map(|value| json!({planned_pods::ANNOTATION: value}));
-        let claim: NodeClaim = serde_json::from_value(json!({
-            "metadata": {"name": "m", "uid": "claim-uid", "resourceVersion": "1", "annotations": annotations},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+        store.show_node_claim(json!({
+            "metadata": {"name": "m", "uid": "claim-uid", "annotations": annotations},
             "status": {"providerID": "id-m"},
-        }))
-        .unwrap();
-        let revision = Revision::of(&claim.metadata);
-        store.apply(claim, revision);
+        }));
         store
     }
 
@@ -165,18 +157,9 @@ mod tests {
     #[test]
     fn pods_that_run_on_the_machine_stay_in_its_annotation() {
         let store = store(Some("here,elsewhere,gone"));
-        let node: Value = json!({
-            "metadata": {"name": "node", "uid": "node", "resourceVersion": "1"}, "spec": {"providerID": "id-m"},
-        });
-        let raw = RawObject::deserialize(node).unwrap();
-        store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+        store.show_node(json!({"metadata": {"name": "node"}, "spec": {"providerID": "id-m"}}));
         for (name, node) in [("here", "node"), ("elsewhere", "another")] {
-            let pod: Value = json!({
-                "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
-                "spec": {"nodeName": node, "containers": [{"name": "a"}]},
-            });
-            let raw = RawObject::deserialize(pod).unwrap();
-            store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+            store.show_pod(json!({"metadata": {"name": name}, "spec": {"nodeName": node}}));
         }
         let assignments = Assignments::default();
         assignments.assign(&"m".into(), [Uid::from("new")]);

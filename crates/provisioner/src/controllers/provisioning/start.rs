@@ -34,35 +34,18 @@ fn is_over(state: &State, now: Timestamp, idle: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use api::NodePool;
-    use serde::Deserialize;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::runtime::clock::MockClock;
-    use crate::world::store::{RawObject, Revision};
+    use crate::world::store::test_objects::condition;
 
     fn pod(store: &ClusterStore, created_at: &str) {
-        let pod = RawObject::deserialize(json!({
-            "metadata": {"namespace": "shop", "name": created_at, "uid": created_at, "resourceVersion": "1",
-                "creationTimestamp": created_at},
-            "spec": {"containers": [{"name": "a"}]},
-        }))
-        .unwrap();
-        let read = |names: &mut model::Interner| decode::pod(&pod.json, &mut decode::Context::new(names));
-        store.apply_with(pod.revision(), read).unwrap();
+        store.show_pod(json!({"metadata": {"name": created_at, "creationTimestamp": created_at}}));
     }
 
-    fn pool(store: &ClusterStore, revision: u64, conditions: &Value) {
-        let pool: NodePool = serde_json::from_value(json!({
-            "metadata": {"name": "general", "uid": "pool", "resourceVersion": revision.to_string()},
-            "spec": {"template": {"spec": {
-                "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "expireAfter": "Never",
-            }}},
-            "status": {"conditions": conditions},
-        }))
-        .unwrap();
-        store.apply(pool.clone(), Revision::of(&pool.metadata));
+    fn pool(store: &ClusterStore, conditions: &[Value]) {
+        store.show_node_pool(json!({"metadata": {"name": "general"}, "status": {"conditions": conditions}}));
     }
 
     /// For how many milliseconds the window is open, if the NodePool is judged after 130.
@@ -71,13 +54,11 @@ mod tests {
         let noon: jiff::Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
         let noon = MockClock::at(Timestamp(noon.as_millisecond()));
         created_at.iter().for_each(|created_at| pod(&store, created_at));
-        pool(&store, 1, &json!([]));
+        pool(&store, &[]);
         let start = Instant::now();
         let judged = async {
             tokio::time::sleep(Duration::from_millis(130)).await;
-            let ready = json!({"type": "Ready", "status": "False", "reason": "A", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"});
-            pool(&store, 2, &json!([ready]));
+            pool(&store, &[condition("Ready", "False", "2026-01-01T00:00:00Z")]);
         };
         let open = async {
             window(&store, &noon, Duration::from_secs(1)).await;

@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::labels::{self, ProviderLabels};
-use api::{CapacityBuffer, NodeClaim, NodePool, annotations};
+use api::{NodeClaim, NodePool, annotations};
 use cloudprovider::{CapacityType, InstanceType, Offering, Overhead};
 use cluster::snapshot::LaunchableNodePool;
-use decode::capacity_buffer::TemplateKind;
+use decode::capacity_buffer::{TemplateKind, buffer_template};
+use decode::devices;
 use decode::pod_selectors::{SelectorKey, SelectorKind, pod_selector};
 use decode::scheduler_config::SchedulerConfig;
 use model::{DurationMs, PriceNanoUsdPerHour, Quantity, Timestamp, Uid};
 use scheduling::catalogue::Catalogue;
 use scheduling::snapshot::SchedulerNames;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use scheduling::plan::Plan;
@@ -33,7 +33,8 @@ use crate::world::new_node_claim;
 use crate::world::planned_node_claim::node_claim;
 use crate::world::planned_pods;
 use crate::world::preconditions::{Stale, check_limits, check_machine, check_pool, used_since};
-use crate::world::store::{ClusterStore, RawObject};
+use crate::world::store::ClusterStore;
+use crate::world::store::test_objects::controlled_by;
 use scheduling::snapshot::Options as PlanOptions;
 
 fn instance_type(cpu: u32, price: i64) -> InstanceType {
@@ -105,18 +106,17 @@ fn pod(name: &str, change: impl FnOnce(&mut Value)) -> Value {
     pod
 }
 
+fn of_daemon_set(pod: &mut Value) {
+    pod["metadata"]["ownerReferences"] = controlled_by("DaemonSet", "d");
+}
+
 /// A store with those pods.
 fn store(pods: impl IntoIterator<Item = Value>) -> ClusterStore {
     let store = ClusterStore::new();
     for pod in pods {
-        apply(&store, pod);
+        store.show_pod(pod);
     }
     store
-}
-
-fn apply(store: &ClusterStore, pod: Value) {
-    let raw = RawObject::deserialize(pod).unwrap();
-    store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
 }
 
 fn snapshot_of(store: &ClusterStore, pool: &Arc<NodePool>, assignments: &Assignments) -> Snapshot {
@@ -186,10 +186,7 @@ fn only_pods_that_wait_for_us_are_planned() {
         pod("preempts", |pod| pod["status"]["nominatedNodeName"] = json!("n1")),
         pod("going", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z")),
         pod("ended", |pod| pod["status"]["phase"] = json!("Failed")),
-        pod("daemon", |pod| {
-            pod["metadata"]["ownerReferences"] =
-                json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
-        }),
+        pod("daemon", of_daemon_set),
     ]);
     let snapshot = snapshot_of(&store, &pool_object(node_pool()), &Assignments::default());
     assert_eq!(pending_names(&snapshot), ["other-scheduler", "waits"]);
@@ -283,13 +280,10 @@ fn a_machine_is_wanted_while_one_of_its_pods_waits() {
     let store = store([pod("a", |_| {}), pod("b", |_| {})]);
     let (snapshot, plan, _) = planned(&store);
     let machine = plan.machines.iter().next().unwrap();
-    apply(
-        &store,
-        pod("a", |pod| {
-            pod["metadata"]["resourceVersion"] = json!("2");
-            pod["spec"]["nodeName"] = json!("n1");
-        }),
-    );
+    store.show_pod(pod("a", |pod| {
+        pod["metadata"]["resourceVersion"] = json!("2");
+        pod["spec"]["nodeName"] = json!("n1");
+    }));
     assert_eq!(check_machine(&store.read(), &snapshot, machine), Ok(()));
     store.forget::<model::Pod>(&model::NamespacedName::new("default", "b"));
     assert_eq!(check_machine(&store.read(), &snapshot, machine), Err(Stale::NoPodWaits));
@@ -308,7 +302,7 @@ fn pods_of_an_earlier_plan_keep_their_machine() {
     store.apply(claim, revision);
     let assignments = Assignments::default();
     assignments.assign(&"general-1".into(), ["uid-a", "uid-b"].map(Uid::from));
-    apply(&store, pod("c", |_| {}));
+    store.show_pod(pod("c", |_| {}));
     let snapshot = snapshot_of(&store, &pool, &assignments);
     let plan = scheduling::provisioning::plan(&snapshot);
     assert_eq!(plan.existing.len(), 1, "{plan:#?}");
@@ -354,18 +348,15 @@ fn apply_device_object(store: &ClusterStore, kind: &str, name: &str, spec: &Valu
 
 /// Applies an object of `resource.k8s.io` with more metadata than a name.
 fn apply_owned_device_object(store: &ClusterStore, kind: &str, (name, more): (&str, &Value), spec: &Value) {
-    let admitted = decode::devices::Admitted::ByServer;
+    let admitted = devices::Admitted::ByServer;
     let mut metadata = json!({"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"});
     metadata.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
     let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
-    let revision = RawObject::deserialize(&object).unwrap().revision();
     let is_new = match kind {
-        "DeviceClass" => store.apply(decode::devices::device_class(&object, admitted).unwrap(), revision),
-        "ResourceSlice" => store.apply(decode::devices::resource_slice(&object, admitted).unwrap(), revision),
-        "ResourceClaimTemplate" => {
-            store.apply(decode::devices::resource_claim_template(&object, admitted).unwrap(), revision)
-        }
-        "ResourceClaim" => store.apply(decode::devices::resource_claim(&object, admitted).unwrap(), revision),
+        "DeviceClass" => store.apply_json(object, |json, _| devices::device_class(json, admitted)),
+        "ResourceSlice" => store.apply_json(object, |json, _| devices::resource_slice(json, admitted)),
+        "ResourceClaimTemplate" => store.apply_json(object, |json, _| devices::resource_claim_template(json, admitted)),
+        "ResourceClaim" => store.apply_json(object, |json, _| devices::resource_claim(json, admitted)),
         other => unreachable!("no test applies a {other}"),
     };
     assert!(is_new);
@@ -379,8 +370,8 @@ fn pods_with_claims_go_where_slices_of_the_store_give_them_devices() {
     claiming["metadata"]["namespace"] = "default".into();
     let uid = Uid::from(claiming["metadata"]["uid"].as_str().unwrap());
     let store = ClusterStore::new();
-    store.note_devices(&uid, decode::devices::pod_devices(&claiming).unwrap());
-    apply(&store, claiming);
+    store.note_devices(&uid, devices::pod_devices(&claiming).unwrap());
+    store.show_pod(claiming);
     let refused = planned(&store);
     assert_eq!(refused.1.refusals.len(), 1);
     let why: Vec<String> =
@@ -410,35 +401,30 @@ fn pods_with_claims_go_where_slices_of_the_store_give_them_devices() {
 }
 
 fn apply_service(store: &ClusterStore, app: &str) {
-    let service = RawObject::deserialize(json!({
+    let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": "default", "name": "web", "uid": "uid-service", "resourceVersion": "7"},
         "spec": {"selector": {"app": app}},
-    }))
-    .unwrap();
-    let read = |names: &mut model::Interner| {
-        pod_selector(&service.json, SelectorKind::Service, &mut decode::Context::new(names))
-    };
-    store.apply_with(service.revision(), read).unwrap();
+    });
+    store.apply_json(service, |service, context| pod_selector(service, SelectorKind::Service, context));
 }
 
 #[test]
 fn daemons_have_the_priority_of_their_class_while_it_is_there() {
     let store = store([]);
-    let read = |json: Value| RawObject::deserialize(json).unwrap();
-    let set = read(json!({
+    let set = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",
         "metadata": {"namespace": "default", "name": "agent", "uid": "uid-agent", "resourceVersion": "7"},
         "spec": {"template": {"spec": {"priorityClassName": "high", "containers": [{"name": "a"}]}}},
-    }));
-    store.apply_with(set.revision(), |names| decode::daemon_set(&set.json, &mut decode::Context::new(names))).unwrap();
+    });
+    store.apply_json(set, decode::daemon_set);
     let priority = |store: &ClusterStore| planned(store).0.daemon_sets[0].template.priority;
     assert_eq!(priority(&store), None);
-    let class = read(json!({
+    let class = json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
         "metadata": {"name": "high", "uid": "uid-high", "resourceVersion": "8"}, "value": 1000,
-    }));
-    store.apply(decode::priority_class(&class.json).unwrap(), class.revision());
+    });
+    store.apply_json(class, |class, _| decode::priority_class(class));
     assert_eq!(priority(&store), Some(1000));
     store.forget::<decode::priority_class::PriorityClass>(&"high".into());
     assert_eq!(priority(&store), None);
@@ -450,22 +436,16 @@ fn what_decides_about_devices_is_gathered_for_buffers_alone() {
     {
         let store = store([]);
         let metadata = json!({"namespace": "default", "name": "spare", "uid": "u", "resourceVersion": "7"});
-        let template = RawObject::deserialize(json!({
+        let template = json!({
             "apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata,
             "template": {"spec": {"containers": [{"name": "a"}], "resourceClaims": claims}},
-        }))
-        .unwrap();
-        let read = |names: &mut model::Interner| {
-            let context = &mut decode::Context::new(names);
-            decode::capacity_buffer::buffer_template(&template.json, TemplateKind::PodTemplate, context)
-        };
-        store.apply_with(template.revision(), read).unwrap();
-        let buffer: CapacityBuffer = serde_json::from_value(json!({
+        });
+        store.apply_json(template, |json, context| buffer_template(json, TemplateKind::PodTemplate, context));
+        let buffer = json!({
             "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": metadata,
             "spec": {"podTemplateRef": {"name": "spare"}, "replicas": 2},
-        }))
-        .unwrap();
-        store.apply(buffer, template.revision());
+        });
+        store.apply_json(buffer, |buffer, _| decode::capacity_buffer_object(buffer));
         let (snapshot, plan, _) = planned(&store);
         assert_eq!(snapshot.devices.is_some(), expected);
         let [room] = plan.buffers.as_slice() else { panic!("{:?}", plan.buffers) };

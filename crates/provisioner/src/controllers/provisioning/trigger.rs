@@ -148,11 +148,10 @@ pub(super) fn claim_of_node(pod: &Pod, state: &State) -> Option<NodeClaimName> {
 #[cfg(test)]
 mod tests {
     use decode::pod_selectors::{SelectorKind, pod_selector};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use crate::world::store::RawObject;
-    use serde::Deserialize;
+    use crate::world::store::test_objects::controlled_by;
 
     /// The triggers of a sequence of states of one pod, with a machine `m` planned for it.
     fn triggers(states: &[(&str, Option<&str>)]) -> Vec<Trigger> {
@@ -164,15 +163,12 @@ mod tests {
             let (seen, assignments) = (Arc::clone(&seen), Arc::clone(&assignments));
             store.on::<Pod>(move |delta, state| seen.lock().extend(pod(delta, state, &assignments)));
         }
-        for (revision, (reason, node)) in states.iter().enumerate() {
-            let pod: Value = json!({
-                "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"namespace": "default", "name": "a", "uid": "uid", "resourceVersion": (revision + 1).to_string()},
-                "spec": {"schedulerName": "default-scheduler", "nodeName": node, "containers": [{"name": "a", "image": "a"}]},
-                "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
-            });
-            let raw = RawObject::deserialize(pod).unwrap();
-            store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        for (reason, node) in states {
+            store.show_pod(json!({
+                "metadata": {"name": "a", "uid": "uid"},
+                "spec": {"nodeName": node},
+                "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
+            }));
         }
         std::mem::take(&mut *seen.lock())
     }
@@ -202,17 +198,12 @@ mod tests {
             let (seen, siblings) = (Arc::clone(&seen), Mutex::new(Siblings::default()));
             store.on::<Pod>(move |delta, _| seen.lock().extend(siblings.lock().trigger(delta)));
         }
-        let mut revision = 0;
-        let mut triggers = |name: &str, owner: &str, cpu: &str, reason: Option<&str>| {
-            revision += 1;
-            let pod = RawObject::deserialize(json!({
-                "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": revision.to_string(),
-                    "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]},
+        let triggers = |name: &str, owner: &str, cpu: &str, reason: Option<&str>| {
+            store.show_pod(json!({
+                "metadata": {"name": name, "ownerReferences": controlled_by("ReplicaSet", owner)},
                 "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]},
                 "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]},
-            }))
-            .unwrap();
-            store.apply_with(pod.revision(), |names| decode::pod(&pod.json, &mut decode::Context::new(names))).unwrap();
+            }));
             std::mem::take(&mut *seen.lock())
         };
         assert_eq!(triggers("a", "web", "1", None), [], "nothing is known of its siblings");
@@ -228,27 +219,20 @@ mod tests {
     fn what_selects_pods_asks_for_a_plan_if_it_selects_otherwise_and_some_wait_there() {
         let store = ClusterStore::new();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let pod = json!({
-            "metadata": {"namespace": "shop", "name": "a", "uid": "uid", "resourceVersion": "1"},
-            "spec": {"containers": [{"name": "a"}]},
+        store.show_pod(json!({
+            "metadata": {"namespace": "shop", "name": "a"},
             "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
-        });
-        let raw = RawObject::deserialize(pod).unwrap();
-        store.apply_with(raw.revision(), |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap();
+        }));
         {
             let seen = Arc::clone(&seen);
             subscribe_to_cluster(&store, move || seen.lock().push(Trigger::Cluster));
         }
         let triggers = |namespace: &str, revision: u64, app: &str| {
-            let set = RawObject::deserialize(json!({
+            let set = json!({
                 "metadata": {"namespace": namespace, "name": "web", "uid": "set", "resourceVersion": revision.to_string()},
                 "spec": {"selector": {"matchLabels": {"app": app}}},
-            }))
-            .unwrap();
-            let read = |names: &mut model::Interner| {
-                pod_selector(&set.json, SelectorKind::ReplicaSet, &mut decode::Context::new(names))
-            };
-            store.apply_with(set.revision(), read).unwrap();
+            });
+            store.apply_json(set, |set, context| pod_selector(set, SelectorKind::ReplicaSet, context));
             std::mem::take(&mut *seen.lock())
         };
         assert_eq!(triggers("shop", 2, "web"), [Trigger::Cluster]);

@@ -13,6 +13,7 @@ use crate::controllers::pod_deletion_cost::DeletionCostMetrics;
 use crate::runtime::clock::MockClock;
 use crate::runtime::metrics::Format;
 use crate::world::status_conditions::StatusConditions;
+use crate::world::store::test_objects::merge;
 use crate::world::store::{NodeRecord, Revision};
 use crate::world::test_pods::pod;
 
@@ -53,33 +54,20 @@ impl Shown {
     }
 
     fn node(&self, name: &str, change: Value) {
-        let mut json = json!({
-            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
-                "labels": {"karpenter.sh/nodepool": "p", "topology.kubernetes.io/zone": "a"}},
-            "spec": {"providerID": format!("id-{name}")},
+        let mut metadata = json!({"name": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"karpenter.sh/nodepool": "p", "topology.kubernetes.io/zone": "a"}});
+        merge(&mut metadata, change);
+        self.store.show_node(json!({
+            "metadata": metadata, "spec": {"providerID": format!("id-{name}")},
             "status": {"capacity": {"cpu": "4", "pods": "10"}, "allocatable": {"cpu": "3500m", "pods": "10"}},
-        });
-        if let (Some(metadata), Value::Object(change)) = (json["metadata"].as_object_mut(), change) {
-            metadata.extend(change);
-        }
-        let object: k8s_openapi::api::core::v1::Node = serde_json::from_value(json.clone()).unwrap();
-        let revision = Revision { uid: name.into(), resource_version: 0 };
-        let kept = self.store.apply_with(revision, |names| {
-            let model = decode::node(&json, &mut decode::Context::new(names))?;
-            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
-        });
-        kept.unwrap();
+        }));
     }
 
     fn claim(&self, conditions: Value) {
-        let claim: NodeClaim = serde_json::from_value(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": "c", "uid": "c", "deletionTimestamp": "2026-01-01T00:59:00Z"},
-            "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
+        self.store.show_node_claim(json!({
+            "metadata": {"name": "c", "deletionTimestamp": "2026-01-01T00:59:00Z"},
             "status": {"providerID": "id-n", "conditions": conditions},
-        }))
-        .unwrap();
-        self.store.apply(claim, Revision { uid: "c".into(), resource_version: 0 });
+        }));
     }
 
     /// A pod with a request of so much CPU, by names of the store.

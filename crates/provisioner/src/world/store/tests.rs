@@ -2,30 +2,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::Uid;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::watch::node_record;
+use super::test_objects::{controlled_by, read_node};
 use super::*;
 
 /// Applies an object as a watch would.
 fn apply(store: &ClusterStore, object: Value) -> bool {
-    let kind = object["kind"].as_str().unwrap().to_owned();
-    let raw = RawObject::deserialize(object).unwrap();
-    let revision = raw.revision();
-    match kind.as_str() {
-        "Pod" => store.apply_with(revision, |names| decode::pod(&raw.json, &mut decode::Context::new(names))).unwrap(),
-        "Node" => store.apply_with(revision, |names| node_record(&raw, &mut decode::Context::new(names))).unwrap(),
-        "NodeClaim" => store.apply(decode::node_claim_object(&raw.json).unwrap(), revision),
+    match object["kind"].as_str().unwrap() {
+        "Pod" => store.apply_json(object, decode::pod),
+        "Node" => store.apply_json(object, read_node),
+        "NodeClaim" => store.apply_json(object, |claim, _| decode::node_claim_object(claim)),
         other => unreachable!("no test applies a {other}"),
     }
 }
 
 fn pod(name: &str, revision: u64, node: Option<&str>, owner: Option<&str>) -> Value {
-    let owners: Vec<_> = owner
-        .map(|name| json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": "d", "controller": true}))
-        .into_iter()
-        .collect();
+    let owners = owner.map(|name| controlled_by("DaemonSet", name));
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}"), "resourceVersion": revision.to_string(),
@@ -319,11 +312,10 @@ fn what_devices_read_of_a_daemon_set_is_forgotten_with_it() {
             "containers": [{"name": "c", "image": "i"}],
             "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}}},
     });
-    let set = decode::daemon_set(&object, &mut decode::Context::new(&mut Interner::new())).unwrap();
     let devices = decode::devices::daemon_set_devices(&object).unwrap();
     assert_eq!(devices.as_ref().map(|pod| pod.claims.len()), Some(1));
     store.note_devices(&"d".into(), devices);
-    store.apply(set, RawObject::deserialize(object).unwrap().revision());
+    store.apply_json(object, decode::daemon_set);
     assert_eq!(store.read().device_pods.len(), 1);
     store.delete::<model::workload::DaemonSet>(&name("monitor"), &"d".into());
     assert!(store.read().device_pods.is_empty());

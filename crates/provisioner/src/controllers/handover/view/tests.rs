@@ -29,22 +29,14 @@ pub(in crate::controllers::handover) fn add_machine(
 }
 
 fn add_machine_in(zone: &str, store: &ClusterStore, claim: &str, node: &str, taints: &Value, ready: bool) {
-    let provider_id = format!("p://{node}");
-    let record: k8s::Node = serde_json::from_value(json!({
-        "metadata": {"name": node, "uid": node, "labels": {"karpenter.sh/registered": "true", ZONE: zone}},
-        "spec": {"providerID": provider_id, "taints": taints},
+    store.show_node(json!({
+        "metadata": {"name": node, "labels": {"karpenter.sh/registered": "true", ZONE: zone}},
+        "spec": {"providerID": format!("p://{node}"), "taints": taints},
         "status": {
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
         },
-    }))
-    .unwrap();
-    store
-        .apply_with(revision(node), |interner| {
-            let model = decode::node(&serde_json::to_value(&record).unwrap(), &mut decode::Context::new(interner))?;
-            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(record) })
-        })
-        .unwrap();
+    }));
     store.apply(node_claim(claim, node, &json!([])), revision(claim));
 }
 

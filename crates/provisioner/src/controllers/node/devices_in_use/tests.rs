@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::drain::{self, Claims};
 use super::*;
+use crate::world::store::test_objects::{controlled_by, merge};
 use crate::world::store::{ClusterStore, CsiNode, Revision};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
@@ -29,35 +30,24 @@ fn revision(uid: &str) -> Revision {
 
 /// A running pod of node `n` with these fields of its spec, and its name for its uid.
 fn add_pod(store: &ClusterStore, name: &str, spec: Value) {
-    let mut pod = json!({
-        "metadata": {"namespace": "ns", "name": name, "uid": name},
-        "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30, "containers": [{"name": "c"}]},
-        "status": {"phase": "Running"},
-    });
-    for (field, value) in spec.as_object().unwrap() {
-        pod["spec"][field] = value.clone();
-    }
-    add(store, &pod);
+    add(store, json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec}));
 }
 
-fn add(store: &ClusterStore, pod: &Value) {
-    let uid = pod["metadata"]["uid"].as_str().unwrap();
-    store.apply_with(revision(uid), |names| decode::pod(pod, &mut decode::Context::new(names))).unwrap();
+/// A running pod of node `n` that is so.
+fn add(store: &ClusterStore, change: Value) {
+    let mut pod =
+        json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
+    merge(&mut pod, change);
+    store.show_pod(pod);
 }
 
 /// A DaemonSet's pod that mounts these directories of the kubelet.
 fn add_daemon(store: &ClusterStore, name: &str, directories: &[&str]) {
     let volume = |directory: &&str| json!({"name": "v", "hostPath": {"path": format!("/var/lib/kubelet/{directory}")}});
-    add(
-        store,
-        &json!({
-            "metadata": {"namespace": "drivers", "name": name, "uid": name,
-                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": "d", "controller": true}]},
-            "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30, "containers": [{"name": "c"}],
-                "volumes": directories.iter().map(volume).collect::<Vec<_>>()},
-            "status": {"phase": "Running"},
-        }),
-    );
+    let owner = controlled_by("DaemonSet", name);
+    let metadata = json!({"namespace": "drivers", "name": name, "ownerReferences": owner});
+    let volumes: Vec<Value> = directories.iter().map(volume).collect();
+    add(store, json!({"metadata": metadata, "spec": {"volumes": volumes}}));
 }
 
 fn a_pod(name: &str) -> Value {

@@ -3,7 +3,8 @@ use model::pod::DoNotDisrupt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::store::{ClusterStore, Revision, Stored};
+use crate::world::store::test_objects::{condition, merge};
+use crate::world::store::{ClusterStore, Revision};
 use crate::world::test_pods::pod;
 
 const KINDS: [NodeClassKind; 1] = [NodeClassKind { group: "g", version: "v1", kind: "K", plural: "ks" }];
@@ -34,24 +35,17 @@ fn policies() -> RepairPolicies {
 /// o'clock.
 struct Fleet(ClusterStore);
 
-fn keep<T: Stored>(store: &ClusterStore, object: T, name: &str) {
-    store.apply(object, Revision { uid: name.into(), resource_version: 0 });
+fn keep(store: &ClusterStore, pod: model::Pod) {
+    let revision = Revision { uid: pod.uid.clone(), resource_version: 0 };
+    store.apply(pod, revision);
 }
 
 impl Fleet {
     fn new(budgets: Value) -> Self {
         let store = ClusterStore::new();
-        let pool: NodePool = serde_json::from_value(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p", "uid": "p"},
-            "spec": {
-                "disruption": {"consolidateAfter": "0s", "budgets": budgets},
-                "template": {"spec": {
-                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"},
-                }},
-            },
-        }))
-        .unwrap();
-        keep(&store, pool, "p");
+        store.show_node_pool(json!({
+            "metadata": {"name": "p"}, "spec": {"disruption": {"consolidateAfter": "0s", "budgets": budgets}},
+        }));
         Self(store)
     }
 
@@ -64,29 +58,20 @@ impl Fleet {
     }
 
     fn machine(&self, name: &str, broken: Option<&str>, of_node: Value, of_claim: Value) {
-        let condition = broken.map(|type_| json!({"type": type_, "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T01:00:00Z"}));
-        let node = json!({
-            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+        let broken = broken.map(|kind| condition(kind, "True", "2026-01-01T01:00:00Z"));
+        self.0.show_node(json!({
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z",
                 "labels": {"karpenter.sh/registered": "true", "karpenter.sh/nodepool": "p"}, "annotations": of_node},
             "spec": {"providerID": format!("id-{name}")},
-            "status": {"conditions": condition.into_iter().collect::<Vec<_>>()},
-        });
-        let object: Node = serde_json::from_value(node.clone()).unwrap();
-        let revision = Revision { uid: name.into(), resource_version: 0 };
-        let kept = self.0.apply_with(revision, |names| {
-            let model = decode::node(&node, &mut decode::Context::new(names))?;
-            Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
-        });
-        kept.unwrap();
-        let initialized = json!({"type": "Initialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"});
+            "status": {"conditions": Vec::from_iter(broken)},
+        }));
+        let initialized = condition("Initialized", "True", "2026-01-01T00:01:00Z");
         let mut claim = json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": name, "uid": name, "labels": {"karpenter.sh/nodepool": "p"}},
-            "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "p"}},
             "status": {"providerID": format!("id-{name}"), "nodeName": name, "conditions": [initialized]},
         });
         merge(&mut claim, of_claim);
-        keep::<NodeClaim>(&self.0, serde_json::from_value(claim).unwrap(), name);
+        self.0.show_node_claim(claim);
     }
 
     fn decide(&self, rules: Rules) -> (Vec<String>, Vec<String>) {
@@ -112,17 +97,6 @@ impl Fleet {
 
     fn now(&self) -> (Vec<String>, Vec<String>) {
         self.decide(Rules::Current)
-    }
-}
-
-fn merge(target: &mut Value, changes: Value) {
-    match (target, changes) {
-        (Value::Object(target), Value::Object(changes)) => {
-            for (key, change) in changes {
-                merge(target.entry(key).or_insert(Value::Null), change);
-            }
-        }
-        (target, changes) => *target = changes,
     }
 }
 
@@ -191,7 +165,7 @@ fn pods_that_must_stay_are_passed_over_only_if_something_bounds_the_drain() {
         ..pod(name)
     };
     for node in ["n0", "n1", "n2"] {
-        keep(&fleet.0, protected(&format!("on-{node}"), node), node);
+        keep(&fleet.0, protected(&format!("on-{node}"), node));
     }
     fleet.machine("n2", Some("Slow"), json!({}), json!({"spec": {"terminationGracePeriod": "10s"}}));
     let (repairs, blocked) = fleet.now();
@@ -254,7 +228,7 @@ fn without_a_node_pool_nothing_is_repaired_but_by_the_legacy_rules() {
 #[test]
 fn the_longest_waiting_goes_first_then_the_cheapest_to_evict() {
     let fleet = Fleet::new(json!([{"nodes": "1"}])).with(20, &["Stuck", "Stuck"]);
-    keep(&fleet.0, model::Pod { node_name: Some("n0".into()), ..pod("a") }, "a");
+    keep(&fleet.0, model::Pod { node_name: Some("n0".into()), ..pod("a") });
     assert_eq!(fleet.now().0, ["n1 RebootNode 30s"]);
     let rested = json!({"status": {"conditions": [
         {"type": "Initialized", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"},

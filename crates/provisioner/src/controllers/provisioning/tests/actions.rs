@@ -12,7 +12,7 @@ use super::super::commit::{Committed, delete, ready};
 use super::*;
 use crate::runtime::beats::Beat;
 use crate::world::preconditions::Present;
-use crate::world::store::{NodeRecord, Revision};
+use crate::world::store::NodeRecord;
 
 fn on_node(name: &str, change: impl FnOnce(&mut Value)) -> Value {
     pod(name, |pod| {
@@ -23,35 +23,23 @@ fn on_node(name: &str, change: impl FnOnce(&mut Value)) -> Value {
 }
 
 fn show_node(store: &ClusterStore, revision: &str, change: impl FnOnce(&mut Value)) {
-    let mut json = json!({
-        "metadata": {"name": "n", "uid": "n", "resourceVersion": revision,
+    let mut node = json!({
+        "metadata": {"name": "n", "resourceVersion": revision,
             "labels": {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}},
         "spec": {"providerID": "p://n"},
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": "True"}]},
     });
-    change(&mut json);
-    let record: k8s_openapi::api::core::v1::Node = serde_json::from_value(json.clone()).unwrap();
-    let revision = Revision::of(&record.metadata);
-    let decoded = store.apply_with(revision, |names| {
-        let model = decode::node(&json, &mut decode::Context::new(names))?;
-        Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(record) })
-    });
-    decoded.unwrap();
+    change(&mut node);
+    store.show_node(node);
 }
 
 fn show_claim(store: &ClusterStore, resource_version: &str) {
-    let claim: NodeClaim = serde_json::from_value(json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+    store.show_node_claim(json!({
         "metadata": {"name": "c", "uid": "uid-c", "resourceVersion": resource_version,
             "labels": {"karpenter.sh/nodepool": "general"}},
-        "spec": {"requirements": [],
-            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
         "status": {"providerID": "p://n", "nodeName": "n"},
-    }))
-    .unwrap();
-    let revision = Revision::of(&claim.metadata);
-    store.apply(claim, revision);
+    }));
 }
 
 /// A node of ours on which a pod runs, one pod that waits, and a plan that creates a machine and deletes the node.
@@ -93,24 +81,15 @@ fn a_node_is_deleted_only_while_its_pods_are_those_that_have_a_place_elsewhere()
     let cases: [(Change, Option<&str>); 10] = [
         (|_| {}, None),
         (|store| store.forget::<model::Pod>(&model::NamespacedName::new("default", "runs")), None),
-        (|store| apply(store, on_node("new", |_| {})), Some("pod default/new has come to n")),
-        (|store| apply(store, on_node("new", |pod| pod["status"]["phase"] = json!("Succeeded"))), None),
+        (|store| store.show_pod(on_node("new", |_| {})), Some("pod default/new has come to n")),
+        (|store| store.show_pod(on_node("new", |pod| pod["status"]["phase"] = json!("Succeeded"))), None),
+        (|store| store.show_pod(on_node("new", of_daemon_set)), None),
         (
             |store| {
-                let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
-                apply(store, on_node("new", |pod| pod["metadata"]["ownerReferences"] = owner));
-            },
-            None,
-        ),
-        (
-            |store| {
-                apply(
-                    store,
-                    on_node("runs", |pod| {
-                        pod["metadata"]["resourceVersion"] = json!("2");
-                        pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
-                    }),
-                );
+                store.show_pod(on_node("runs", |pod| {
+                    pod["metadata"]["resourceVersion"] = json!("2");
+                    pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
+                }));
             },
             Some("pod default/runs may not leave n"),
         ),
@@ -143,7 +122,7 @@ fn a_machine_that_got_its_node_and_a_pod_since_the_snapshot_is_kept() {
     assert_eq!(outcome(&store, &snapshot, &plan, &pool).1.len(), 1);
     show_node(&store, "5", |_| {});
     assert_eq!(outcome(&store, &snapshot, &plan, &pool).1.len(), 1, "an empty node");
-    apply(&store, on_node("new", |_| {}));
+    store.show_pod(on_node("new", |_| {}));
     assert_eq!(outcome(&store, &snapshot, &plan, &pool).2, ["pod default/new has come to c"]);
 }
 

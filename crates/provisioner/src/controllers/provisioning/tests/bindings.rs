@@ -7,33 +7,20 @@ use super::super::commit::{Notes, Planned, assign};
 use super::super::round::Launches;
 use super::*;
 use crate::world::overlays::Outcome;
-use crate::world::store::{NodeRecord, Revision};
 
 /// An open machine with room for one of the pods.
 fn show_machine(store: &ClusterStore, name: &str) {
     let provider_id = format!("p://{name}");
-    let claim: NodeClaim = serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": {"karpenter.sh/nodepool": "general"}},
-        "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+    store.show_node_claim(json!({
+        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "general"}},
         "status": {"providerID": provider_id, "nodeName": name},
-    }))
-    .unwrap();
-    let revision = Revision::of(&claim.metadata);
-    store.apply(claim, revision);
-    let json = json!({
-        "metadata": {"name": name, "uid": name, "resourceVersion": "1",
-            "labels": {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}},
+    }));
+    store.show_node(json!({
+        "metadata": {"name": name, "labels": {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}},
         "spec": {"providerID": provider_id},
         "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    let object: k8s_openapi::api::core::v1::Node = serde_json::from_value(json.clone()).unwrap();
-    let revision = Revision::of(&object.metadata);
-    let decoded = store.apply_with(revision, |names| {
-        let model = decode::node(&json, &mut decode::Context::new(names))?;
-        Ok::<_, decode::ObjectError>(NodeRecord { model: Arc::new(model), object: Arc::new(object) })
-    });
-    decoded.unwrap();
+    }));
 }
 
 fn bound(name: &str, node: &str) -> Value {
@@ -58,8 +45,8 @@ fn who_lost_its_place_while_the_plan_was_made_gets_that_of_the_pod_that_took_it(
     let (first, second) = (place_of(0), place_of(1));
     let third = snapshot.pods[on_machine[0]].pod.name.name.to_string();
     let node_of = |machine: usize| snapshot.nodes[plan.existing[machine].node].name.clone().unwrap();
-    apply(&store, bound(&second, &node_of(0)));
-    apply(&store, bound(&third, &node_of(1)));
+    store.show_pod(bound(&second, &node_of(0)));
+    store.show_pod(bound(&third, &node_of(1)));
 
     let assignments = Assignments::default();
     let (overlays, launches) = (Outcome::default(), Launches::default());

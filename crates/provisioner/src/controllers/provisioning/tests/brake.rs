@@ -6,8 +6,7 @@ use super::*;
 use crate::controllers::provisioning::brake::launched_for::Launched;
 use crate::controllers::provisioning::brake::{InVain, judge};
 use crate::controllers::provisioning::pod_class::PodClass;
-use crate::world::store::Revision;
-use crate::world::store::watch::node_record;
+use crate::world::store::test_objects::condition;
 
 /// A cluster in which a pod waits for which the machine `m` was launched.
 struct Setup {
@@ -29,27 +28,21 @@ impl Setup {
             PodClass::of(waits, &state.interner)
         };
         let mut claim = json!({
-            "metadata": {"name": "m", "uid": "claim", "resourceVersion": "0", "labels": {labels::NODEPOOL: "general"},
+            "metadata": {"name": "m", "labels": {labels::NODEPOOL: "general"},
                 "annotations": {LAUNCHED_FOR: format!("{class}:2")}},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
-            "status": {"providerID": "id-m", "conditions": [{"type": "Initialized", "status": "True",
-                "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:20Z"}]},
+            "status": {"providerID": "id-m", "conditions": [condition("Initialized", "True", "2026-01-01T00:00:20Z")]},
         });
         change(&mut claim);
-        let claim: NodeClaim = serde_json::from_value(claim).unwrap();
-        let revision = Revision::of(&claim.metadata);
-        self.store.apply(claim, revision);
+        self.store.show_node_claim(claim);
     }
 
     fn node(self, cpu: &str, change: impl FnOnce(&mut Value)) -> Self {
         let mut node = json!({
-            "metadata": {"name": "node", "uid": "node", "resourceVersion": "1",
-                "labels": {labels::INSTANCE_TYPE: "t-2", labels::NODEPOOL: "general"}},
+            "metadata": {"name": "node", "labels": {labels::INSTANCE_TYPE: "t-2", labels::NODEPOOL: "general"}},
             "spec": {"providerID": "id-m"}, "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
         });
         change(&mut node);
-        let raw = RawObject::deserialize(node).unwrap();
-        self.store.apply_with(raw.revision(), |names| node_record(&raw, &mut decode::Context::new(names))).unwrap();
+        self.store.show_node(node);
         self
     }
 
@@ -59,7 +52,7 @@ impl Setup {
             pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
             change(pod);
         });
-        apply(&self.store, pod);
+        self.store.show_pod(pod);
         self
     }
 
@@ -73,11 +66,6 @@ impl Setup {
     fn is_in_vain(&self) -> bool {
         !self.in_vain().is_empty()
     }
-}
-
-fn of_daemon_set(pod: &mut Value) {
-    pod["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::world::leaving::OfCommands;
 use crate::world::store::Revision;
-use crate::world::store::watch::node_record;
+use crate::world::store::test_objects::condition;
 use crate::world::successors::Succession;
 
 const NOTE: &str =
@@ -11,10 +11,7 @@ const NOTE: &str =
 
 /// A machine for one pod, and its Node unless it is still coming.
 pub(super) fn machine(store: &ClusterStore, name: &str, (has_note, has_node): (bool, bool), planned: &str) {
-    let condition = |condition_type: &str| {
-        json!({"type": condition_type, "status": "True", "reason": condition_type, "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:20Z"})
-    };
+    let condition = |kind: &str| condition(kind, "True", "2026-01-01T00:00:20Z");
     let mut notes = json!({annotations::PLANNED_PODS: planned});
     if has_note {
         notes[annotations::DISRUPTION_COMMAND] = NOTE.into();
@@ -24,26 +21,16 @@ pub(super) fn machine(store: &ClusterStore, name: &str, (has_note, has_node): (b
         conditions.extend([condition("Initialized"), condition("DisruptionReason")]);
     }
     let room = json!({"cpu": "2", "memory": "8Gi", "pods": "10"});
-    let claim: NodeClaim = serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name, "resourceVersion": "1", "annotations": notes,
-            "labels": {labels::NODEPOOL: "general"}},
-        "spec": {
-            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
-            "requirements": [], "resources": {"requests": room},
-        },
+    store.show_node_claim(json!({
+        "metadata": {"name": name, "annotations": notes, "labels": {labels::NODEPOOL: "general"}},
+        "spec": {"resources": {"requests": room}},
         "status": {"providerID": name, "conditions": conditions, "capacity": room, "allocatable": room},
-    }))
-    .unwrap();
-    let revision = Revision::of(&claim.metadata);
-    store.apply(claim, revision);
+    }));
     if has_node {
-        let node = RawObject::deserialize(json!({
-            "metadata": {"name": format!("node-{name}"), "uid": name, "resourceVersion": "1",
-                "labels": {labels::NODEPOOL: "general"}},
+        store.show_node(json!({
+            "metadata": {"name": format!("node-{name}"), "labels": {labels::NODEPOOL: "general"}},
             "spec": {"providerID": name}, "status": {"allocatable": room},
-        }))
-        .unwrap();
-        store.apply_with(node.revision(), |names| node_record(&node, &mut decode::Context::new(names))).unwrap();
+        }));
     }
 }
 

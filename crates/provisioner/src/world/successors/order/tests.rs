@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::world::store::watch::node_record;
-use crate::world::store::{ClusterStore, RawObject, Revision};
+use crate::world::store::ClusterStore;
+use crate::world::store::test_objects::controlled_by;
 use crate::world::successors::Successors;
 
 /// A cluster in which nodes in zones drain, and a machine with twenty CPUs stays: `m` in zone a.
@@ -14,40 +13,28 @@ struct Cluster(ClusterStore);
 impl Cluster {
     fn new() -> Self {
         let cluster = Self(ClusterStore::new());
-        let claim = json!({
-            "metadata": {"name": "m", "uid": "m"},
-            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "K", "name": "n"}},
-            "status": {"providerID": "id-m"},
-        });
-        let claim: api::NodeClaim = decode::node_claim_object(&claim).unwrap();
-        let revision = Revision::of(&claim.metadata);
-        cluster.0.apply(claim, revision);
+        cluster.0.show_node_claim(json!({"metadata": {"name": "m"}, "status": {"providerID": "id-m"}}));
         cluster.node("m", "za");
         cluster
     }
 
     fn node(&self, name: &str, zone: &str) {
-        let node = RawObject::deserialize(json!({
-            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": {"topology.kubernetes.io/zone": zone}},
+        self.0.show_node(json!({
+            "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone}},
             "spec": {"providerID": format!("id-{name}")},
             "status": {"allocatable": {"cpu": "20"}},
-        }))
-        .unwrap();
-        self.0.apply_with(node.revision(), |names| node_record(&node, &mut decode::Context::new(names))).unwrap();
+        }));
     }
 
     /// A pod of the controller; spread over zones, if its name ends so.
     fn pod(&self, name: &str, owner: &str, cpu: &str, node: Option<&str>) -> Arc<Pod> {
         let spread = json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]);
-        let pod = RawObject::deserialize(json!({
-            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1", "ownerReferences":
-                [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]},
+        self.0.show_pod(json!({
+            "metadata": {"name": name, "ownerReferences": controlled_by("ReplicaSet", owner)},
             "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
                 "topologySpreadConstraints": if owner.ends_with("spread") { spread } else { json!([]) }},
-        }))
-        .unwrap();
-        self.0.apply_with(pod.revision(), |names| decode::pod(&pod.json, &mut decode::Context::new(names))).unwrap();
+        }));
         Arc::clone(self.0.read().pod_by_uid(&name.into()).unwrap())
     }
 }

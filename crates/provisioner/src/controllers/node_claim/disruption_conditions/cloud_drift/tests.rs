@@ -107,12 +107,9 @@ impl World {
         claim.status.get_or_insert_default().provider_id = instance.provider_id.to_string();
         claim.metadata.labels.as_mut().unwrap().extend(instance.labels);
         let store = Arc::new(ClusterStore::new());
-        let pool: NodePool = serde_json::from_value(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default", "uid": "p"},
-            "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": class_ref()}}},
-        }))
-        .unwrap();
-        store.apply(pool, Revision { uid: "p".into(), resource_version: 1 });
+        store.show_node_pool(json!({
+            "metadata": {"name": "default"}, "spec": {"template": {"spec": {"nodeClassRef": class_ref()}}},
+        }));
         let clock = Arc::new(MockClock::at(Timestamp::parse("2026-01-01T02:00:00Z").unwrap()));
         let answered = Arc::new(WorkQueue::new());
         let shared: Arc<dyn CloudProvider> = Arc::clone(&cloud) as _;

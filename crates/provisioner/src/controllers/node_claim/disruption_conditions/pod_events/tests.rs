@@ -87,15 +87,8 @@ fn event(text: &str) -> Value {
     json!({"lastPodEventTime": text})
 }
 
-fn node(name: &str) -> crate::world::store::NodeRecord {
-    let object: k8s_openapi::api::core::v1::Node = serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name}, "spec": {"providerID": format!("id-{name}")},
-    }))
-    .unwrap();
-    let json = serde_json::to_value(&object).unwrap();
-    let mut interner = model::Interner::new();
-    let model = decode::node(&json, &mut decode::Context::new(&mut interner)).unwrap();
-    crate::world::store::NodeRecord { model: model.into(), object: object.into() }
+fn show_node(store: &ClusterStore, name: &str) {
+    store.show_node(json!({"metadata": {"name": name}, "spec": {"providerID": format!("id-{name}")}}));
 }
 
 fn revision(uid: &str) -> Revision {
@@ -118,7 +111,7 @@ fn what_was_made_after_the_last_event_was_bound_while_nobody_looked() {
     ];
     for (name, status, _, _) in &claims {
         store.apply(node_claim(name, status.clone()), revision(name));
-        store.apply(node(name), revision(name));
+        show_node(&store, name);
     }
     for (name, _, made, _) in &claims {
         for (is_daemon, created_at, suffix) in [(false, *made, "pod"), (true, 900, "daemon")] {
@@ -164,7 +157,7 @@ fn what_is_noted_while_an_earlier_event_is_written_stays() {
 fn a_thousand_pods_are_one_event() {
     let store = Arc::new(ClusterStore::new());
     store.apply(node_claim("n", json!({})), revision("n"));
-    store.apply(node("n"), revision("n"));
+    show_node(&store, "n");
     let clock = Arc::new(MockClock::at(at(100)));
     let (queue, events) = (Arc::new(WorkQueue::new()), Arc::new(PodEvents::default()));
     subscribe(&store, clock.clone(), &queue, &events);
