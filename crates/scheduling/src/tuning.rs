@@ -397,12 +397,12 @@ pub(crate) const SURPLUS_PREFIXES: usize = 3;
 pub(crate) const LEAST_EXCHANGED: usize = 12;
 
 /// Twice the exchanges that the first look of a search tries; each look tries half of what is left. In each the pods of
-/// all machines that go are placed. On C2-300 (`cargo xtask bench consolidation`) 3,000 came to $79.54 with 205
-/// evictions, 6,000 to $79.50 with 202, 10,000 to $79.54 with 198; a search for 3,000 pods has to be over in seconds.
+/// all machines that go are placed. With 3,000 in the first look C2-300 and C2-1000 (`cargo xtask bench consolidation`)
+/// came to $79.35 with 213 evictions and $247.99 with 782, with 6,000 to $79.37 with 214 and $248.09 with 765.
 pub(crate) const EXCHANGE_TRIALS: usize = 6000;
 
-/// Exchanges in a row that bring nothing after which a look tries no more. Of a fleet of 49 machines the last that
-/// brought something was the 1,165th.
+/// Exchanges in a row that bring nothing after which a look tries no more. With other random numbers the last that
+/// brought something, of a fleet of 49 machines, was the 1,165th.
 pub(crate) const EXCHANGES_IN_VAIN: usize = 1500;
 
 /// Classes that all exchanges of one look may place, counted as [`CONSOLIDATION_STEPS`] are.
