@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
@@ -122,13 +122,9 @@ pub(crate) fn folder_of_module(program: &Program, path: &str) -> Result<PathBuf,
 /// which for `build -v` are packages, each second.
 fn go(program: &Program, command: &'static str, arguments: &[&str], progress: impl Fn(usize)) -> Result<String, Error> {
     let no_go = |source| Error::NoGo { program: program.name, source };
-    let mut child = Command::new("go")
+    let mut child = crate::go(&repository().join(program.module))
         .args(arguments)
-        .current_dir(repository().join(program.module))
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
         .envs(program.other_release.map(|release| ("GOFLAGS", release.go_flags())))
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -72,17 +71,18 @@ fn check_module(module: &Path) -> Result<()> {
         bail!("not formatted, run gofmt -w:\n{unformatted}");
     }
     vet(module)?;
-    run(go(module).args(["test", "./..."]))
+    // Its own vet would look anew, with fewer checks, at every package that ours depend on, for minutes.
+    run(go_programs::go(module).args(["test", "-vet=off", "./..."]))
 }
 
 /// With the settings of the build of the program, so that they share what is compiled.
 fn vet(module: &Path) -> Result<()> {
-    run(go(module).args(["vet", "./..."]))?;
+    run(go_programs::go(module).args(["vet", "./..."]))?;
     for other in [go_programs::KUBERNETES_1_36, go_programs::KUBERNETES_1_37] {
         if module.join(other.module_file).exists() {
             // A second Kubernetes compiles for minutes, and only where it is asked for: its packages are left out here.
             let packages = if module.join("internal").exists() { "./internal/..." } else { "./..." };
-            run(go(module).args(["vet", packages]).env("GOFLAGS", other.go_flags()))?;
+            run(go_programs::go(module).args(["vet", packages]).env("GOFLAGS", other.go_flags()))?;
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ fn vet(module: &Path) -> Result<()> {
 /// Fails where govulncheck finds code that is called and vulnerable.
 fn check_vulnerabilities(modules: &[PathBuf]) -> Result<()> {
     for module in modules {
-        let output = go(module).args(["run", GOVULNCHECK, "./..."]).output().context("run go")?;
+        let output = go_programs::go(module).args(["run", GOVULNCHECK, "./..."]).output().context("run go")?;
         if output.status.success() {
             continue;
         }
@@ -106,10 +106,4 @@ fn check_vulnerabilities(modules: &[PathBuf]) -> Result<()> {
     }
     println!("govulncheck: nothing known in {} modules", modules.len());
     Ok(())
-}
-
-fn go(module: &Path) -> Command {
-    let mut go = command("go");
-    go.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off");
-    go
 }
