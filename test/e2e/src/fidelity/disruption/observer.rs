@@ -68,7 +68,11 @@ impl Observer {
         let seen = lock(&self.seen);
         for (name, app) in &seen.apps {
             let (all, running) = (seen.pods_of(name).count(), seen.running(name));
-            ensure!((all, running) == (app.replicas as usize, all), "{running} of {all} pods of {name} run");
+            let (wanted, cpu) = (app.replicas, app.cpu());
+            ensure!(
+                seen.is_whole(name, app),
+                "{running} of {all} pods of {name} run, where {wanted} that ask for {cpu} are to"
+            );
         }
         let left = seen.pods.values().find(|pod| !seen.apps.contains_key(&pod.app));
         ensure!(left.is_none(), "{left:?} is there");
@@ -100,6 +104,8 @@ impl Observer {
 #[derive(Debug)]
 struct SeenPod {
     app: String,
+    /// What it asks for.
+    cpu: String,
     node: Option<(String, Instant)>,
     is_healthy: bool,
     is_protected: bool,
@@ -125,7 +131,8 @@ struct Seen {
     begun: BTreeSet<String>,
     /// Replacements whose pods are not counted yet.
     uncounted: BTreeSet<String>,
-    /// Deployments of which all pods ran since they were changed.
+    /// Deployments that have run with all their pods, and with no others, since they were changed. A Deployment that rolls
+    /// out or is scaled down deletes pods without asking a PodDisruptionBudget.
     whole: BTreeSet<String>,
     last_change: Instant,
     abandoned: bool,
@@ -166,6 +173,12 @@ impl Seen {
         self.pods_of(app).filter(|pod| pod.is_healthy).count()
     }
 
+    /// Whether just the pods of the Deployment as it is to be are there, and run.
+    fn is_whole(&self, app: &str, wanted: &App) -> bool {
+        self.pods_of(app).count() == wanted.replicas as usize
+            && self.pods_of(app).all(|pod| pod.is_healthy && pod.cpu == wanted.cpu())
+    }
+
     fn pod(&mut self, pod: &Pod, is_there: bool) {
         let uid = pod.uid().unwrap_or_default();
         let app = pod.labels().get("app").cloned().unwrap_or_default();
@@ -175,16 +188,17 @@ impl Seen {
             let node = since.or_else(|| node_of(pod).map(|node| (node.to_owned(), Instant::now())));
             let is_healthy = pod.metadata.deletion_timestamp.is_none() && is_ready(pod);
             let is_protected = pod.annotations().get(DO_NOT_DISRUPT).is_some_and(|value| value == "true");
-            self.pods.insert(uid, SeenPod { app: app.clone(), node, is_healthy, is_protected });
+            let cpu = cpu_of(pod).unwrap_or_default().to_owned();
+            self.pods.insert(uid, SeenPod { app: app.clone(), cpu, node, is_healthy, is_protected });
         } else {
             self.pods.remove(&uid);
         }
         let Some(wanted) = self.apps.get(&app) else { return };
         let (replicas, most) = (wanted.replicas as usize, wanted.max_unavailable);
-        let running = self.running(&app);
-        if running == replicas {
+        if self.is_whole(&app, wanted) {
             self.whole.insert(app.clone());
         }
+        let running = self.running(&app);
         let Some(most) = most.filter(|_| self.whole.contains(&app)) else { return };
         if running + (most as usize) < replicas {
             self.whole.remove(&app);
@@ -298,6 +312,11 @@ impl Seen {
             }
         }
     }
+}
+
+fn cpu_of(pod: &Pod) -> Option<&str> {
+    let container = pod.spec.as_ref()?.containers.first()?;
+    Some(&container.resources.as_ref()?.requests.as_ref()?.get("cpu")?.0)
 }
 
 fn is_ready(pod: &Pod) -> bool {

@@ -194,8 +194,13 @@ impl App {
         }
     }
 
+    /// What each of its pods asks for, in the API server's spelling.
+    pub(super) fn cpu(&self) -> String {
+        format!("{}m", self.milli_cpu)
+    }
+
     fn objects(&self, namespace: &str, name: &str) -> Vec<Value> {
-        let requests = json!({ "cpu": format!("{}m", self.milli_cpu), "memory": format!("{}Mi", self.mebibytes) });
+        let requests = json!({ "cpu": self.cpu(), "memory": format!("{}Mi", self.mebibytes) });
         let mut deployment = objects::deployment(namespace, name, self.replicas, &requests);
         let template = &mut deployment["spec"]["template"];
         if self.is_spread {

@@ -131,29 +131,35 @@ fn a_machine_goes_by_a_command_and_after_its_replacements() {
 
 #[test]
 fn a_pod_disruption_budget_holds_once_all_pods_have_run() {
-    let scenario = (0..).map(DisruptionScenario::random).find(|scenario| {
-        let apps = scenario.begin().apps;
-        apps.values().any(|app| app.max_unavailable == Some(1) && app.replicas > 2)
-    });
-    let scenario = scenario.unwrap();
-    let mut state = scenario.begin();
-    state.apps.retain(|_, app| app.max_unavailable == Some(1) && app.replicas > 2);
-    let (name, app) = state.apps.first_key_value().unwrap();
-    let of_app = |index: u32, is_ready: bool| {
-        pod(&format!("p{index}"), "a", |pod| {
-            pod["metadata"]["labels"]["app"] = json!(name);
-            if !is_ready {
-                pod["status"] = json!({});
-            }
-        })
-    };
-    let mut seen = seen(Nodes::Percent(100));
-    seen.apps.clone_from(&state.apps);
-    (0..app.replicas).for_each(|index| seen.pod(&of_app(index, true), true));
-    seen.pod(&of_app(0, false), true);
-    assert!(seen.outcome.faults.is_empty(), "{:?}", seen.outcome.faults);
-    seen.pod(&of_app(1, true), false);
-    assert_eq!(seen.outcome.faults.len(), 1, "{:?}", seen.outcome.faults);
+    for (is_rolled_out, is_scaled, faults) in [(true, true, 1), (false, true, 0), (true, false, 0)] {
+        let scenario = (0..).map(DisruptionScenario::random).find(|scenario| {
+            let apps = scenario.begin().apps;
+            apps.values().any(|app| app.max_unavailable == Some(1) && app.replicas > 2)
+        });
+        let scenario = scenario.unwrap();
+        let mut state = scenario.begin();
+        state.apps.retain(|_, app| app.max_unavailable == Some(1) && app.replicas > 2);
+        let (name, app) = state.apps.first_key_value().unwrap();
+        let of_app = |index: u32, is_ready: bool| {
+            pod(&format!("p{index}"), "a", |pod| {
+                pod["metadata"]["labels"]["app"] = json!(name);
+                let cpu = if is_rolled_out { app.cpu() } else { "7".to_owned() };
+                pod["spec"]["containers"] = json!([{ "name": "c", "resources": { "requests": { "cpu": cpu } } }]);
+                if !is_ready {
+                    pod["status"] = json!({});
+                }
+            })
+        };
+        let mut seen = seen(Nodes::Percent(100));
+        let there = if is_scaled { app.replicas } else { app.replicas + 1 };
+        (0..there).for_each(|index| seen.pod(&of_app(index, true), true));
+        seen.apps.clone_from(&state.apps);
+        seen.pod(&of_app(0, true), true);
+        seen.pod(&of_app(0, false), true);
+        assert!(seen.outcome.faults.is_empty(), "{:?}", seen.outcome.faults);
+        [1, 2].iter().for_each(|index| seen.pod(&of_app(*index, true), false));
+        assert_eq!(seen.outcome.faults.len(), faults, "{:?}", seen.outcome.faults);
+    }
 }
 
 #[test]
