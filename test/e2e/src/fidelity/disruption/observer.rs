@@ -131,8 +131,8 @@ struct Seen {
     begun: BTreeSet<String>,
     /// Replacements whose pods are not counted yet.
     uncounted: BTreeSet<String>,
-    /// Deployments that have run with all their pods, and with no others, since they were changed. A Deployment that rolls
-    /// out or is scaled down deletes pods without asking a PodDisruptionBudget.
+    /// Deployments that have run with all their pods, and with no others, since they were changed. One that rolls out
+    /// or is scaled down deletes pods without asking a PodDisruptionBudget.
     whole: BTreeSet<String>,
     last_change: Instant,
     abandoned: bool,
