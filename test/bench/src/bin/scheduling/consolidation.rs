@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use model::PriceNanoUsdPerHour;
 use serde::{Deserialize, Serialize};
 
 use self::report::{Report, Row};
@@ -37,6 +38,10 @@ pub(crate) struct Arguments {
     /// Do not run Karpenter's methods.
     #[arg(long)]
     only_ours: bool,
+    /// What our planner counts for an eviction, in dollars; Karpenter's methods know no such price. [default: the
+    /// controller's]
+    #[arg(long, value_parser = PriceNanoUsdPerHour::parse, value_name = "USD")]
+    eviction_price: Option<PriceNanoUsdPerHour>,
     /// Stop either side after so many seconds; what it has done by then counts.
     #[arg(long, default_value_t = 600)]
     limit_seconds: u64,
@@ -90,7 +95,7 @@ pub(crate) struct Consolidated {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let limit = Duration::from_secs(arguments.limit_seconds);
     if let Some(fleet) = &arguments.measure {
-        println!("{}", serde_json::to_string(&ours::consolidate(fleet, limit)?)?);
+        println!("{}", serde_json::to_string(&ours::consolidate(fleet, arguments.eviction_price, limit)?)?);
         return Ok(());
     }
     let is_wanted =
@@ -109,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = Folder::new(arguments.keep.as_deref())?;
     let mut report = Report::begin(karpenter.map(process::versions).transpose()?);
     for fleet in &fleets {
-        report.add(measure(fleet, &folder.path, karpenter, limit)?);
+        report.add(measure(fleet, arguments, &folder.path, karpenter)?);
     }
     report.end();
     if let Some(path) = &arguments.json {
@@ -123,15 +128,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// How long a side may take to stop once its time is over.
 const GRACE: Duration = Duration::from_secs(120);
 
-fn measure(fleet: &fleets::Named, folder: &Path, karpenter: Option<&Path>, limit: Duration) -> Result<Row> {
+fn measure(fleet: &fleets::Named, options: &Arguments, folder: &Path, karpenter: Option<&Path>) -> Result<Row> {
+    let limit = Duration::from_secs(options.limit_seconds);
     let say = |what: &str| eprintln!("{}: {what}", fleet.name);
     say("making the fleet");
     let path = folder.join(format!("{}.jsonl", fleet.name));
     let price_before = fleet.make()?.write_to(&path)?;
     let seconds = limit.as_secs();
     say("ours");
-    let arguments = ["consolidation", "--measure", &path.display().to_string(), &format!("--limit-seconds={seconds}")]
-        .map(Into::into);
+    let mut arguments =
+        ["consolidation", "--measure", &path.display().to_string(), &format!("--limit-seconds={seconds}")]
+            .map(str::to_owned)
+            .to_vec();
+    arguments.extend(options.eviction_price.map(|price| format!("--eviction-price={}e-9", price.0)));
     let ours = match process::ourselves(&arguments, limit + GRACE)? {
         Outcome::Output(text) => serde_json::from_str(&text)?,
         Outcome::TimedOut => anyhow::bail!("our side of {} did not end in time", fleet.name),

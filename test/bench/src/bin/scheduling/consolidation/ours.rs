@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use model::PriceNanoUsdPerHour;
 use scheduling::Snapshot;
 use scheduling::disruption::plan::{Command, DisruptionPlan, Place};
 use scheduling::disruption::{Memory, plan_disruption_with};
@@ -18,8 +19,13 @@ use crate::case::{self, Case, CaseNode, Line, OnNode};
 use crate::clock::{Stopwatch, peak_kib};
 use crate::ours::Input;
 
-/// Consolidates the fleet until nothing is left to do, or the time is over.
-pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> {
+/// Consolidates the fleet until nothing is left to do, or the time is over. Without a price of evictions it goes by the
+/// controller's default.
+pub(super) fn consolidate(
+    path: &Path,
+    eviction_price: Option<PriceNanoUsdPerHour>,
+    limit: Duration,
+) -> Result<Consolidated> {
     let reading = Stopwatch::start();
     let mut case = read(path)?;
     let mut answer = Consolidated { read_nanos: reading.elapsed().1, ..Consolidated::default() };
@@ -30,7 +36,7 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
         case.write(&own)?;
         let mut input = Input::read(&own)?;
         let round = Stopwatch::start();
-        let snapshot = input.snapshot()?;
+        let snapshot = snapshot(&mut input, eviction_price)?;
         let plan = plan_disruption_with(&snapshot, &mut memory);
         let (cpu, wall) = round.elapsed();
         answer.cpu_nanos += cpu;
@@ -44,7 +50,8 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
         if plan.commands.is_empty() || answer.timed_out {
             answer.bound_nano_usd_per_hour = plan.fleet_bound.map(|bound| bound.0);
             if !answer.timed_out {
-                answer.again_cpu_nanos = after_changes(&mut input, &mut memory, limit.saturating_sub(begun.elapsed()))?;
+                answer.again_cpu_nanos =
+                    after_changes(&mut input, eviction_price, &mut memory, limit.saturating_sub(begun.elapsed()))?;
             }
             break;
         }
@@ -62,10 +69,23 @@ pub(super) fn consolidate(path: &Path, limit: Duration) -> Result<Consolidated> 
     Ok(answer)
 }
 
+fn snapshot(input: &mut Input, eviction_price: Option<PriceNanoUsdPerHour>) -> Result<Snapshot> {
+    let mut snapshot = input.snapshot()?;
+    if let Some(price) = eviction_price {
+        snapshot.options.disruption.eviction_price_nano_usd = price.0;
+    }
+    Ok(snapshot)
+}
+
 /// CPU time of each plan of the fleet at rest once one of its nodes has changed: a pod goes, and in the next round it
-/// is back. Snapshots and plans are made with what is left of
-/// those before, as in the controller. As many as there is time for.
-fn after_changes(input: &mut Input, memory: &mut Memory, limit: Duration) -> Result<Vec<u64>> {
+/// is back. Snapshots and plans are made with what is left of those before, as in the controller. As many as there is
+/// time for.
+fn after_changes(
+    input: &mut Input,
+    eviction_price: Option<PriceNanoUsdPerHour>,
+    memory: &mut Memory,
+    limit: Duration,
+) -> Result<Vec<u64>> {
     const CHANGES: usize = 50;
     let step = (input.nodes() / CHANGES).max(1);
     let begun = Instant::now();
@@ -77,7 +97,7 @@ fn after_changes(input: &mut Input, memory: &mut Memory, limit: Duration) -> Res
                 input.put_back(&pod);
             }
             let round = Stopwatch::start();
-            drop(black_box(plan_disruption_with(&input.snapshot()?, memory)));
+            drop(black_box(plan_disruption_with(&snapshot(input, eviction_price)?, memory)));
             took.push(round.elapsed().0);
         }
     }
