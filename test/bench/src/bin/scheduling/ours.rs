@@ -14,7 +14,7 @@ use api::labels::ProviderLabels;
 use cluster::snapshot::{Cache, Cluster, LaunchableNodePool};
 use decode::Context;
 use model::{Interner, Pod};
-use scheduling::snapshot::PreferencePolicy;
+use scheduling::snapshot::{Options, PreferencePolicy};
 use scheduling::{Plan, Snapshot, provisioning};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -247,6 +247,11 @@ impl Input {
     pub(crate) fn put_back(&mut self, taken: &Taken) {
         self.cluster.bound.insert(&taken.pod);
         devices::hold_again(&mut self.cluster.devices, &taken.claims);
+    }
+
+    /// What its snapshots are planned by.
+    pub(crate) fn options(&mut self) -> &mut Options {
+        &mut self.cluster.options
     }
 
     /// What one round plans. Any object that cannot be used is an error.

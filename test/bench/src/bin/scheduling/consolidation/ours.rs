@@ -35,8 +35,11 @@ pub(super) fn consolidate(
     loop {
         case.write(&own)?;
         let mut input = Input::read(&own)?;
+        if let Some(price) = eviction_price {
+            input.options().disruption.eviction_price_nano_usd = price.0;
+        }
         let round = Stopwatch::start();
-        let snapshot = snapshot(&mut input, eviction_price)?;
+        let snapshot = input.snapshot()?;
         let plan = plan_disruption_with(&snapshot, &mut memory);
         let (cpu, wall) = round.elapsed();
         answer.cpu_nanos += cpu;
@@ -50,8 +53,7 @@ pub(super) fn consolidate(
         if plan.commands.is_empty() || answer.timed_out {
             answer.bound_nano_usd_per_hour = plan.fleet_bound.map(|bound| bound.0);
             if !answer.timed_out {
-                answer.again_cpu_nanos =
-                    after_changes(&mut input, eviction_price, &mut memory, limit.saturating_sub(begun.elapsed()))?;
+                answer.again_cpu_nanos = after_changes(&mut input, &mut memory, limit.saturating_sub(begun.elapsed()))?;
             }
             break;
         }
@@ -69,23 +71,10 @@ pub(super) fn consolidate(
     Ok(answer)
 }
 
-fn snapshot(input: &mut Input, eviction_price: Option<PriceNanoUsdPerHour>) -> Result<Snapshot> {
-    let mut snapshot = input.snapshot()?;
-    if let Some(price) = eviction_price {
-        snapshot.options.disruption.eviction_price_nano_usd = price.0;
-    }
-    Ok(snapshot)
-}
-
 /// CPU time of each plan of the fleet at rest once one of its nodes has changed: a pod goes, and in the next round it
 /// is back. Snapshots and plans are made with what is left of those before, as in the controller. As many as there is
 /// time for.
-fn after_changes(
-    input: &mut Input,
-    eviction_price: Option<PriceNanoUsdPerHour>,
-    memory: &mut Memory,
-    limit: Duration,
-) -> Result<Vec<u64>> {
+fn after_changes(input: &mut Input, memory: &mut Memory, limit: Duration) -> Result<Vec<u64>> {
     const CHANGES: usize = 50;
     let step = (input.nodes() / CHANGES).max(1);
     let begun = Instant::now();
@@ -97,7 +86,7 @@ fn after_changes(
                 input.put_back(&pod);
             }
             let round = Stopwatch::start();
-            drop(black_box(plan_disruption_with(&snapshot(input, eviction_price)?, memory)));
+            drop(black_box(plan_disruption_with(&input.snapshot()?, memory)));
             took.push(round.elapsed().0);
         }
     }
