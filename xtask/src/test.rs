@@ -5,6 +5,7 @@ mod background;
 mod cargo_deny;
 mod differs;
 mod go;
+mod go_versions;
 mod layers;
 mod purity;
 pub(crate) mod sources;

@@ -55,11 +55,14 @@ pub const KUBERNETES_1_37: OtherRelease = OtherRelease { module_file: "go_1_37.m
 /// Kubernetes 1.36, where `go.mod` is of 1.37.
 pub const KUBERNETES_1_36: OtherRelease = OtherRelease { module_file: "go_1_36.mod", tag: "kubernetes_1_36" };
 
+/// Kubernetes' libraries as Karpenter's release names them, where `go.mod` is of 1.36 as other modules are.
+pub const KARPENTERS_OWN: OtherRelease = OtherRelease { module_file: "go_karpenter.mod", tag: "karpenters_own" };
+
 /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one program: several minutes to compile.
 pub const CONTROL_PLANE: Program = of_go_mod("control-plane", "test/control-plane");
 
 /// The components of [`CONTROL_PLANE`] of Kubernetes 1.37, for devices.
-pub const CONTROL_PLANE_1_37: Program = of_1_37("control-plane-1.37", "test/control-plane");
+pub const CONTROL_PLANE_1_37: Program = of_release("control-plane-1.37", "test/control-plane", KUBERNETES_1_37);
 
 /// Renders a Helm chart with Helm's own library.
 pub const HELM_RENDER: Program = of_go_mod("helm-render", "test/helm-render");
@@ -68,25 +71,26 @@ pub const HELM_RENDER: Program = of_go_mod("helm-render", "test/helm-render");
 pub const ALLOCATOR_1_37: Program = of_go_mod("allocator-1.37", "test/oracle/allocator");
 
 /// Upstream's device allocator of Kubernetes 1.36.
-pub const ALLOCATOR_1_36: Program = of_1_36("allocator-1.36", "test/oracle/allocator");
+pub const ALLOCATOR_1_36: Program = of_release("allocator-1.36", "test/oracle/allocator", KUBERNETES_1_36);
 
 /// Upstream's evaluator of device selectors of Kubernetes 1.37.
 pub const CEL_1_37: Program = of_go_mod("cel-1.37", "test/oracle/cel");
 
 /// Upstream's evaluator of device selectors of Kubernetes 1.36.
-pub const CEL_1_36: Program = of_1_36("cel-1.36", "test/oracle/cel");
+pub const CEL_1_36: Program = of_release("cel-1.36", "test/oracle/cel", KUBERNETES_1_36);
 
 /// kube-scheduler's plugins for devices, of Kubernetes 1.37.
-pub const PLUGIN_1_37: Program = of_1_37("plugin-1.37", "test/oracle/plugin");
+pub const PLUGIN_1_37: Program = of_release("plugin-1.37", "test/oracle/plugin", KUBERNETES_1_37);
 
 /// kube-scheduler's plugins for devices, of Kubernetes 1.36.
 pub const PLUGIN_1_36: Program = of_go_mod("plugin-1.36", "test/oracle/plugin");
 
 /// Plans cases of the scheduling benchmark with Karpenter's own scheduler.
-pub const KARPENTER_SCHEDULER: Program = of_go_mod("karpenter-scheduler", "test/bench/karpenter");
+pub const KARPENTER_SCHEDULER: Program = of_release("karpenter-scheduler", "test/bench/karpenter", KARPENTERS_OWN);
 
 /// Karpenter's controller with its provider for kwok.
-pub const KARPENTER_CONTROLLER: Program = of_go_mod("karpenter-controller", "test/bench/karpenter-controller");
+pub const KARPENTER_CONTROLLER: Program =
+    of_release("karpenter-controller", "test/bench/karpenter-controller", KARPENTERS_OWN);
 
 /// Karpenter's own end-to-end tests of its behaviour.
 pub const KARPENTER_REGRESSION_SUITE: Program =
@@ -141,12 +145,8 @@ const fn of_go_mod(name: &'static str, module: &'static str) -> Program {
     Program { name, module, other_release: None, target: Target::Module }
 }
 
-const fn of_1_36(name: &'static str, module: &'static str) -> Program {
-    Program { name, module, other_release: Some(KUBERNETES_1_36), target: Target::Module }
-}
-
-const fn of_1_37(name: &'static str, module: &'static str) -> Program {
-    Program { name, module, other_release: Some(KUBERNETES_1_37), target: Target::Module }
+const fn of_release(name: &'static str, module: &'static str, release: OtherRelease) -> Program {
+    Program { name, module, other_release: Some(release), target: Target::Module }
 }
 
 impl OtherRelease {

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::go_versions;
 use crate::process::{command, output, run};
 
+/// Vet, for our packages only.
+const VET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/test/vet.sh");
 /// Go's own tool, at a fixed version.
 const GOVULNCHECK: &str = "golang.org/x/vuln/cmd/govulncheck@v1.1.4";
 /// What `go run` says when it has found something.
@@ -17,6 +20,7 @@ const FOUND: &str = "exit status 3";
 
 pub(crate) fn check() -> Result<()> {
     let modules = modules()?;
+    go_versions::check(&modules)?;
     let mut failed = 0;
     for module in &modules {
         if let Err(error) = check_module(module) {
@@ -71,18 +75,23 @@ fn check_module(module: &Path) -> Result<()> {
         bail!("not formatted, run gofmt -w:\n{unformatted}");
     }
     vet(module)?;
-    // Its own vet would look anew, with fewer checks, at every package that ours depend on, for minutes.
+    // Its own vet would look anew, with fewer checks, at ours and at every package that they depend on, for minutes.
     run(go_programs::go(module).args(["test", "-vet=off", "./..."]))
 }
 
 /// With the settings of the build of the program, so that they share what is compiled.
 fn vet(module: &Path) -> Result<()> {
-    run(go_programs::go(module).args(["vet", "./..."]))?;
+    let vet = |packages| {
+        let mut go = go_programs::go(module);
+        go.arg("vet").arg(format!("-vettool={VET}")).arg(packages);
+        go
+    };
+    run(&mut vet("./..."))?;
     for other in [go_programs::KUBERNETES_1_36, go_programs::KUBERNETES_1_37] {
         if module.join(other.module_file).exists() {
             // A second Kubernetes compiles for minutes, and only where it is asked for: its packages are left out here.
             let packages = if module.join("internal").exists() { "./internal/..." } else { "./..." };
-            run(go_programs::go(module).args(["vet", packages]).env("GOFLAGS", other.go_flags()))?;
+            run(vet(packages).env("GOFLAGS", other.go_flags()))?;
         }
     }
     Ok(())
