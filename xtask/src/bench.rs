@@ -152,9 +152,15 @@ fn count(arguments: &[String]) -> Result<()> {
     run_command(process::command(&build_counted()?.to_string_lossy()).args(arguments))
 }
 
+/// What the program whose instructions are counted and the fuzzer are built of, so that both have one build of what
+/// others wrote.
+pub(crate) const COUNTED: [&str; 3] = ["--profile=instructions", "--package=bench", "--package=fuzz"];
+
 /// The program whose instructions are counted.
 pub(crate) fn build_counted() -> Result<PathBuf> {
-    build(&["--profile=instructions", "--package=bench", "--bin=scheduling"], "scheduling")
+    let mut arguments = COUNTED.to_vec();
+    arguments.push("--bin=scheduling");
+    build(&arguments, "scheduling")
 }
 
 fn beside_dovetail(program: &str, arguments: &[impl AsRef<OsStr>]) -> Result<()> {

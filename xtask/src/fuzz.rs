@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::process::{build_with, command, describe, is_installed, output, side_by_side, target_folder};
+use crate::process::{build_with, command, describe, is_installed, side_by_side, target_folder};
 use crate::progress::Progress;
 
 /// The targets of `test/fuzz`, and the share of the time that each gets: the slower ones see fewer inputs in it.
@@ -35,15 +35,8 @@ const INPUT_SECONDS: u64 = 20;
 const MEMORY_MIB: u64 = 2_048;
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
-/// Counts branches, and lets libFuzzer see them. As `cargo fuzz build --sanitizer none` does.
-const COVERAGE: [&str; 6] = [
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
-];
+/// How our crates are compiled.
+const RUSTC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/fuzz/rustc.sh");
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -127,14 +120,12 @@ pub(crate) fn has_compiler() -> bool {
     is_installed(&compiler)
 }
 
-/// The program with all targets.
+/// The program with all targets. What others wrote is compiled as for the [program](crate::bench::build_counted) whose
+/// instructions are counted, and without counters.
 pub(crate) fn build_fuzzer() -> Result<PathBuf> {
-    let version = output(command("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
-    let target = format!("--target={host}");
-    // A target of its own, so that build scripts and macros have no counters, and other builds are not disturbed.
-    let arguments = ["--package=fuzz", "--bin=fuzz", "--features=coverage", "--profile=fuzz", &target];
-    build_with(&arguments, "fuzz", &[("CARGO_ENCODED_RUSTFLAGS".to_owned(), COVERAGE.join("\u{1f}"))])
+    let mut arguments = crate::bench::COUNTED.to_vec();
+    arguments.extend(["--bin=fuzz", "--features=fuzz/coverage"]);
+    build_with(&arguments, "fuzz", &[("RUSTC_WORKSPACE_WRAPPER".to_owned(), RUSTC.to_owned())])
         .context("the fuzzer needs a C++ compiler (Debian: g++)")
 }
 
