@@ -57,7 +57,7 @@ use crate::simulation::compile::problem::Problem;
 use crate::simulation::packing::plan_run::PlanRun;
 use crate::simulation::topology::GroupId;
 use crate::snapshot::NodeId;
-use crate::tuning::{BOUND_MERGES, BOUND_ROUNDS, BOUND_SLOTS, KEPT_RELAXATIONS, MERGED_MACHINES};
+use crate::tuning::{ABOUT_COPIES, BOUND_MERGES, BOUND_ROUNDS, BOUND_SLOTS, KEPT_RELAXATIONS, MERGED_MACHINES};
 
 define_id! {
     /// Classes that the relaxation cannot tell apart: their copies request the same, and the same offerings take them.
@@ -76,6 +76,8 @@ pub(crate) struct Relaxed {
     pub(crate) other_worth: IdVec<ClassId, i64>,
     /// Dual prices over whole patterns of pods, if they were looked for and found.
     pub(crate) whole_worth: Option<IdVec<ClassId, i64>>,
+    /// By each of these dual prices: what the room that is free on nodes is worth at most; of a fleet only.
+    pub(crate) free: Vec<i128>,
 }
 
 /// What a relaxation is for.
@@ -209,6 +211,10 @@ pub(crate) fn relax_fleet(
     } else {
         relaxation.bound(nodes, &solution.tight, &worth, None)
     };
+    let free_rooms = (sought == Sought::Fleet).then(|| relaxation.free_rooms(nodes));
+    let free_worth = |prices, worth: &[i64]| Some(relaxation.free_worth(free_rooms.as_ref()?, prices, worth));
+    let of_divisible = [free_worth(&solution.tight, &worth), free_worth(&solution.amid, &other_worth)];
+    let mut free: Vec<i128> = of_divisible.into_iter().flatten().collect();
     let mut whole_worth = None;
     if let Some(patterns) = &relaxation.patterns
         && let OfPatterns { worth: Some(worth), rooms } = solved.of_patterns(patterns)
@@ -216,6 +222,7 @@ pub(crate) fn relax_fleet(
         let mut rooms = WholeRooms::new(patterns, rooms);
         bound = bound.max(relaxation.bound(nodes, &solution.tight, &worth, Some(&mut rooms)));
         solved.keep_rooms(rooms.known());
+        free.extend(free_worth(&solution.tight, &worth));
         whole_worth = Some(worth);
     }
     Relaxed {
@@ -223,6 +230,7 @@ pub(crate) fn relax_fleet(
         worth: relaxation.by_class(&worth),
         other_worth: relaxation.by_class(&other_worth),
         whole_worth: whole_worth.map(|worth| relaxation.by_class(&worth)),
+        free,
     }
 }
 
@@ -264,6 +272,10 @@ struct Nodes<'n> {
 struct Relaxation {
     dimensions: Vec<Dimension>,
     kinds: IdVec<KindId, Kind>,
+    /// The kinds with the copies for which prices are looked for: of a plan all of them, of a fleet [`about`] as many.
+    /// Any prices are those of a bound for any number of copies, and where one pod of a fleet comes or goes, those of
+    /// the plan before do.
+    weighed: IdVec<KindId, Kind>,
     kind_of: IdVec<ClassId, Option<KindId>>,
     /// Offerings that matter, without limit.
     sites: Vec<Site>,
@@ -346,11 +358,15 @@ impl Relaxation {
             kinds[of_key].copies += u64::from(copies);
             kind_of[class] = Some(of_key);
         }
+        let weighed = match sought {
+            Sought::Plan => kinds.clone(),
+            Sought::Fleet => kinds.iter().map(|kind| Kind { copies: about(kind.copies), ..kind.clone() }).collect(),
+        };
         let whole = WholeMachines::new(kinds.len());
         let usable = Usable::new(&kinds, dimensions.len());
         let (reserved, binding) = (Vec::new(), Vec::new());
         let mut relaxation =
-            Self { dimensions, kinds, kind_of, sites: Vec::new(), binding, reserved, whole, patterns: None };
+            Self { dimensions, kinds, weighed, kind_of, sites: Vec::new(), binding, reserved, whole, patterns: None };
         let mut sites = Vec::new();
         for (pool, table) in problem.pools.iter_enumerated() {
             let index = model::Id::index(pool);
@@ -359,7 +375,7 @@ impl Relaxation {
         }
         relaxation.binding = usable.binding(&sites);
         if sought == Sought::Fleet {
-            relaxation.patterns = Patterns::new(&relaxation.kinds, &sites, &relaxation.binding);
+            relaxation.patterns = Patterns::new(&relaxation.weighed, &sites, &relaxation.binding);
         }
         relaxation.sites = without_dominated(sites, &relaxation.total());
         for share in BOUND_MERGES {
@@ -381,7 +397,7 @@ impl Relaxation {
     /// Whether resource prices for one are valid for the other.
     fn is_alike(&self, other: &Self) -> bool {
         self.dimensions.len() == other.dimensions.len()
-            && self.kinds.as_slice() == other.kinds.as_slice()
+            && self.weighed.as_slice() == other.weighed.as_slice()
             && self.sites == other.sites
             && self.binding == other.binding
     }
@@ -437,12 +453,12 @@ impl Relaxation {
         self.dimensions.iter().map(|dimension| dimension.amount(total, |_| true, devices)).collect()
     }
 
-    /// What all copies need of each binding dimension.
+    /// What all copies need of each binding dimension, for so many as prices are looked for.
     fn total(&self) -> Vec<(usize, f64)> {
         let needs = |dimension: usize, kind: &Kind| {
             kind.requests.get(dimension).copied().unwrap_or(0) as f64 * kind.copies as f64
         };
-        let total = |&dimension: &usize| (dimension, self.kinds.iter().map(|kind| needs(dimension, kind)).sum());
+        let total = |&dimension: &usize| (dimension, self.weighed.iter().map(|kind| needs(dimension, kind)).sum());
         self.binding.iter().map(total).collect()
     }
 }
@@ -457,6 +473,12 @@ impl Dimension {
             Self::Devices(set) => devices.sets.get(set).copied().unwrap_or(0),
         }
     }
+}
+
+/// No fewer, and at most so many that one in [`ABOUT_COPIES`] is one too many.
+fn about(copies: u64) -> u64 {
+    let step = 1 << (copies / ABOUT_COPIES).max(1).ilog2();
+    copies.checked_next_multiple_of(step).unwrap_or(copies)
 }
 
 /// Resources that some class asks for, slots for pods that exclude each other, and devices.
@@ -587,5 +609,27 @@ impl Site {
             i128::from(self.has(dimension)) * others >= i128::from(other.has(dimension)) * price
         };
         dimensions.iter().all(holds_more) && other.takes.is_subset(&self.takes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::about;
+
+    #[test]
+    fn one_copy_more_or_less_of_many_is_about_as_many() {
+        let different = |copies: std::ops::Range<u64>| copies.filter(|&it| about(it) != about(it + 1)).count();
+        assert_eq!((different(900..1000), different(1..32)), (3, 31));
+    }
+
+    proptest! {
+        #[test]
+        fn about_as_many_are_never_too_few_and_a_sixteenth_too_many_at_most(copies in 0..u64::MAX) {
+            for copies in [copies, copies >> 40, copies >> 56] {
+                prop_assert!((copies..=copies.saturating_add(copies / 16)).contains(&about(copies)));
+            }
+        }
     }
 }

@@ -334,9 +334,14 @@ pub(crate) const MAX_IN_TURNS: u32 = 24;
 pub(crate) const PATTERN_KINDS: usize = 64;
 pub(crate) const PATTERN_SITES: usize = 64;
 
-/// The number of copies of a kind is rounded up for patterns so that no more than one in so many is one too many: where
-/// one pod comes or goes, what is kept of the plan before mostly holds.
-pub(crate) const PATTERN_COPIES: u64 = 16;
+/// The number of copies of a kind is rounded up for a fleet's prices so that no more than one in so many is one too
+/// many: where one pod comes or goes, what is kept of the plan before mostly holds.
+pub(crate) const ABOUT_COPIES: u64 = 16;
+
+/// Sets of kinds for which it is reckoned exactly what free rooms that take just these are worth at most; rooms that
+/// take others are reckoned as if they took any kind. Where there are more, so much room is free that its worth says
+/// little.
+pub(crate) const ROOMS_COVERED: usize = 8;
 
 /// Steps of all searches for the most valuable pattern of one bound, and again for those of nodes. 27 kinds on 12
 /// offerings took 150,000.

@@ -19,7 +19,7 @@ use model::{IdSet, IdVec};
 
 use self::master::{Column, Master};
 use super::{Kind, KindId, Site};
-use crate::tuning::{PATTERN_COPIES, PATTERN_KINDS, PATTERN_PIVOTS, PATTERN_ROUNDS, PATTERN_SITES, PATTERN_STEPS};
+use crate::tuning::{PATTERN_KINDS, PATTERN_PIVOTS, PATTERN_ROUNDS, PATTERN_SITES, PATTERN_STEPS};
 
 /// Shares of a room are in parts of 2²⁰.
 const SHIFT: u32 = 20;
@@ -32,8 +32,8 @@ const DEAREST: i64 = 1_000_000_000_000_000;
 /// Enough: no further pattern makes it better by more than this part.
 const NEAR: f64 = 1e-4;
 
-/// The kinds, with about as many copies as there are, and the offerings of which none does what another does for
-/// less. The dual prices are those of a bound for any number of copies, and one pod more or less makes no others.
+/// The kinds, with so many copies as prices are looked for, and the offerings of which none does what another does for
+/// less. The dual prices are those of a bound for any number of copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Patterns {
     kinds: IdVec<KindId, Kind>,
@@ -89,8 +89,7 @@ impl Patterns {
             }
         }
         let is_small = kept.len() <= PATTERN_SITES && kept.iter().all(|site| site.price.0 <= DEAREST);
-        let nearly = |kind: &Kind| Kind { copies: about(kind.copies), ..kind.clone() };
-        is_small.then(|| Self { kinds: kinds.iter().map(nearly).collect(), sites: kept, binding: binding.to_vec() })
+        is_small.then(|| Self { kinds: kinds.clone(), sites: kept, binding: binding.to_vec() })
     }
 
     /// By kind: dual prices in nano-dollars per hour by which no pattern is worth more than its offering costs. `None`
@@ -291,12 +290,6 @@ impl Filling {
     }
 }
 
-/// No fewer, and at most so many that one in [`PATTERN_COPIES`] is one too many.
-fn about(copies: u64) -> u64 {
-    let step = 1 << (copies / PATTERN_COPIES).max(1).ilog2();
-    copies.checked_next_multiple_of(step).unwrap_or(copies)
-}
-
 /// Down to a whole nano-dollar; nothing is worth less than nothing.
 fn rounded(worth: f64) -> i64 {
     worth.clamp(0.0, i64::MAX as f64) as i64
@@ -336,14 +329,6 @@ mod tests {
         assert_eq!(patterns.worth(), Some(vec![1000]));
     }
 
-    #[test]
-    fn one_pod_more_or_less_of_many_makes_no_other_patterns() {
-        let of = |copies: u64| patterns(&[(vec![6, 1], copies)], &[(1000, vec![10, 10])]).unwrap();
-        let different = (900..1000).filter(|&copies| of(copies) != of(copies + 1)).count();
-        assert_eq!(different, 3);
-        assert_eq!((1..32).filter(|&copies| of(copies) != of(copies + 1)).count(), 31);
-    }
-
     /// All patterns of a room, by brute force.
     fn brute(kinds: &[(Vec<i64>, u64)], room: &[i64], worth: &[i64]) -> i128 {
         let Some(((requests, copies), rest)) = kinds.split_first() else { return 0 };
@@ -359,13 +344,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_number_of_copies_is_never_too_low_and_a_sixteenth_too_high_at_most(copies in 0..u64::MAX) {
-            for copies in [copies, copies >> 40, copies >> 56] {
-                prop_assert!((copies..=copies.saturating_add(copies / 16)).contains(&about(copies)));
-            }
-        }
-
         #[test]
         fn the_most_valuable_pattern_is_found_and_no_search_that_ends_early_is_too_low(
             kinds in prop::collection::vec((prop::collection::vec(0..8i64, 2), 1..5u64), 1..5),

@@ -121,7 +121,7 @@ impl Relaxation {
         let dimensions = self.binding.len();
         // What a unit costs if a site puts its whole price on that dimension.
         let scales: Vec<Vec<f64>> = self.sites.iter().map(|site| site.scales(&self.binding)).collect();
-        let buyers: Vec<Buyer> = self.kinds.iter_enumerated().map(|(id, kind)| self.buyer(id, kind)).collect();
+        let buyers: Vec<Buyer> = self.weighed.iter_enumerated().map(|(id, kind)| self.buyer(id, kind)).collect();
         let mut sites: Vec<Learner> = self.sites.iter().map(|_| Learner::new(dimensions, &[])).collect();
         let mut kinds: Vec<Learner> = buyers.iter().map(|buyer| Learner::new(buyer.options(), &buyer.closed)).collect();
         let rounds = self.rounds();

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::simulation::compile::problem::Problem;
 use crate::snapshot::NodeId;
-use crate::tuning::PATTERN_STEPS;
+use crate::tuning::{PATTERN_STEPS, ROOMS_COVERED};
 
 /// Prices of resources that cover what kinds are worth: by dimension, scaled by a factor in parts of 2³².
 struct Cover<'p> {
@@ -24,6 +24,9 @@ struct Cover<'p> {
 
 /// By the kinds that a room takes and what there is: what it is worth, and the steps that it took to find that.
 pub(super) type Rooms = FastMap<(IdSet<KindId>, Vec<i64>), (i128, u64)>;
+
+/// What is free on a node: the kinds that it takes a copy of, and how much there is.
+pub(super) type FreeRoom = (IdSet<KindId>, Vec<i64>);
 
 /// What rooms are worth by the best pattern that they hold: of a kind of machine there are many nodes.
 pub(super) struct WholeRooms<'p> {
@@ -100,18 +103,7 @@ impl Relaxation {
             if bound <= 0 {
                 return PriceNanoUsdPerHour(0);
             }
-            let room = self.amounts(&problem.room[node], &devices.on_node(node));
-            let mut takes = IdSet::with_len(self.kinds.len());
-            for (class, kind) in self.kind_of.iter_enumerated() {
-                if let Some(kind) = kind.filter(|_| problem.node_accepts(class, node))
-                    && self.fits(kind, &room)
-                {
-                    takes.insert(kind);
-                }
-            }
-            if takes.is_empty() {
-                continue;
-            }
+            let Some((takes, room)) = self.free_room(nodes, node) else { continue };
             elsewhere.union_with(&takes);
             let covers = covers.entry(takes.clone()).or_insert_with(|| self.covers(&takes, prices, worth));
             bound -=
@@ -135,6 +127,38 @@ impl Relaxation {
         }
         let bound = bound.max(0) + self.whole.beyond(&self.kinds, worth, &elsewhere);
         PriceNanoUsdPerHour(i64::try_from(bound).unwrap_or(i64::MAX))
+    }
+
+    /// Of all nodes that take a copy of some kind.
+    pub(super) fn free_rooms(&self, nodes: Nodes<'_>) -> Vec<FreeRoom> {
+        nodes.problem.node_order.iter().filter_map(|&node| self.free_room(nodes, node)).collect()
+    }
+
+    /// What free rooms are worth at most: pods that move there, whichever they are, are worth no more together.
+    pub(super) fn free_worth(&self, rooms: &[FreeRoom], prices: &ResourcePrices, worth: &[i64]) -> i128 {
+        let mut covers: FastMap<&IdSet<KindId>, Vec<Cover<'_>>> = FastMap::default();
+        let all: IdSet<KindId> = self.kinds.ids().collect();
+        rooms.iter().fold(0, |sum, (takes, room)| {
+            let covered = if covers.contains_key(takes) || covers.len() < ROOMS_COVERED { takes } else { &all };
+            let covers = covers.entry(covered).or_insert_with(|| self.covers(covered, prices, worth));
+            sum.saturating_add(self.room_worth(takes, room, covers, worth))
+        })
+    }
+
+    /// What is free on a node beside its pods, and which kinds that takes a copy of; `None` if it takes none.
+    fn free_room(&self, nodes: Nodes<'_>, node: NodeId) -> Option<FreeRoom> {
+        let Nodes { problem, devices, .. } = nodes;
+        let room = self.amounts(&problem.room[node], &devices.on_node(node));
+        let mut takes = IdSet::with_len(self.kinds.len());
+        for (class, kind) in self.kind_of.iter_enumerated() {
+            if let Some(kind) = *kind
+                && self.fits(kind, &room)
+                && problem.node_accepts(class, node)
+            {
+                takes.insert(kind);
+            }
+        }
+        (!takes.is_empty()).then_some((takes, room))
     }
 
     fn left_of(&self, problem: &Problem<'_>, reserved: &super::Reserved) -> i64 {

@@ -71,6 +71,11 @@ impl<'p> Packing<'p> {
         Mark { journal: self.state.journal.mark(), assignments: self.state.assignments.len(), devices }
     }
 
+    /// Whether something was changed since the first mark that is open.
+    pub(crate) fn has_undo(&self) -> bool {
+        !self.state.journal.is_empty()
+    }
+
     /// Keeps everything since the mark.
     pub(crate) fn commit(&mut self, mark: Mark) {
         if let (Some(devices), Some(mark)) = (&mut self.state.devices, mark.devices) {

@@ -2,9 +2,9 @@
 //!
 //! A set brings its price less what machines for its pods cost. These cost at least what the pods are worth that find
 //! no free room on other nodes, by the dual prices of the relaxation; and no more pods of a class find room than there
-//! is room for copies of it, if nothing else came there. Beside machines that are launched already for others, a set
-//! brings more by no more than these cost beyond what is on them: with the set's pods on it a machine costs at least
-//! what all its pods are worth.
+//! is room for copies of it, if nothing else came there, and no more of all classes than all free room is worth.
+//! Beside machines that are launched already for others, a set brings more by no more than these cost beyond what is on
+//! them: with the set's pods on it a machine costs at least what all its pods are worth.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +26,8 @@ pub(super) struct Bounds {
     pub(super) bound: i128,
     /// By class, by each of the relaxation's dual prices; there is one at least.
     worth: Vec<IdVec<ClassId, i64>>,
+    /// By each of these: what all free room on nodes is worth at most before anybody moves. Whoever moves leaves less.
+    free: Vec<i128>,
     /// Before anybody moves.
     openings: Openings,
     /// A reservation may cost less than its pods are worth.
@@ -56,6 +58,7 @@ impl Bounds {
             bound: i128::from(relaxed.bound.0),
             openings: Openings::new(&worth, &trials.packing),
             worth,
+            free: relaxed.free,
             has_reservations: !problem.reservations.is_empty(),
         }
     }
@@ -113,13 +116,16 @@ impl Bounds {
         for &(class, of_class) in set.iter().flat_map(|index| pods.on(*index)) {
             *copies.entry(class).or_default() += of_class;
         }
-        let homeless = |(worth, paid): (&IdVec<ClassId, i64>, &i128)| -> i128 {
-            let worth_of = |(class, copies): (&ClassId, &u32)| {
-                i128::from(copies.saturating_sub(openings.free[*class])) * i128::from(worth[*class].max(0))
-            };
-            copies.iter().map(worth_of).sum::<i128>() - paid
+        let homeless = |((worth, free), paid): ((&IdVec<ClassId, i64>, &i128), &i128)| -> i128 {
+            let worth_of = |class: &ClassId, copies: u32| i128::from(copies) * i128::from(worth[*class].max(0));
+            let (mut all, mut without_room) = (0, 0);
+            for (class, copies) in &copies {
+                all += worth_of(class, *copies);
+                without_room += worth_of(class, copies.saturating_sub(openings.free[*class]));
+            }
+            without_room.max(all - free) - paid
         };
-        cost - self.worth.iter().zip(&openings.paid).map(homeless).max().unwrap_or(0).max(0)
+        cost - self.worth.iter().zip(&self.free).zip(&openings.paid).map(homeless).max().unwrap_or(0).max(0)
     }
 }
 

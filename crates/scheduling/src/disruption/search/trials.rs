@@ -25,6 +25,9 @@ pub(super) struct Trials<'q, 'p> {
     pub(super) pods: &'q Pods,
     pub(super) packing: Packing<'p>,
     steps: u64,
+    /// What would come of a machine alone as long as nothing else has been taken away. The search asks about most of
+    /// them, and so do certificates after it.
+    alone: BTreeMap<usize, Result<Gain, Obstacle>>,
 }
 
 /// What comes of a set that can go.
@@ -72,7 +75,8 @@ impl<'q, 'p> Trials<'q, 'p> {
     pub(super) fn new(question: &'q Question<'q>, problem: &'p Problem<'p>, run: &'p PlanRun, pods: &'q Pods) -> Self {
         let mut packing = Packing::new(problem, run, Charging::Least);
         packing.state.settle_start();
-        let mut trials = Self { question, known: Known::default(), pods, packing, steps: CONSOLIDATION_STEPS };
+        let (known, alone) = (Known::default(), BTreeMap::new());
+        let mut trials = Self { question, known, pods, packing, steps: CONSOLIDATION_STEPS, alone };
         trials.settle();
         trials
     }
@@ -123,9 +127,19 @@ impl<'q, 'p> Trials<'q, 'p> {
 
     /// What would come of it if these went beside what is accepted already.
     pub(super) fn ask(&mut self, set: &[usize]) -> Result<Gain, Obstacle> {
+        let alone = match *set {
+            [index] if !self.packing.has_undo() => Some(index),
+            _ => None,
+        };
+        if let Some(known) = alone.and_then(|index| self.alone.get(&index)) {
+            return known.clone();
+        }
         let mark = self.packing.mark();
         let gain = self.take_away(set);
         self.packing.rollback(mark);
+        if let Some(index) = alone.filter(|_| gain != Err(Obstacle::OutOfSteps)) {
+            self.alone.insert(index, gain.clone());
+        }
         gain
     }
 
@@ -137,6 +151,10 @@ impl<'q, 'p> Trials<'q, 'p> {
             self.packing.commit(mark)
         } else {
             self.packing.rollback(mark)
+        }
+        if is_done && !set.is_empty() && !self.packing.has_undo() {
+            // Nobody will take it back.
+            self.alone.clear();
         }
         is_done
     }

@@ -81,3 +81,17 @@ fn what_is_kept_is_used_again_and_no_more_is_kept_than_so_many() {
         assert_eq!((kept, solved), (small.min(KEPT_RELAXATIONS), small));
     }
 }
+
+#[test]
+fn where_one_pod_of_many_comes_or_goes_nothing_is_solved_anew() {
+    let mut memory = Memory::default();
+    let mut solved_with = |small: usize| {
+        let mut machines: Vec<Held> = (0..4).map(|_| Held { of_type: 2, pods: vec![3_000, 4_000] }).collect();
+        machines.push(Held { of_type: 2, pods: vec![100; small] });
+        let (snapshot, without) = planned(&written(&machines), |_, _| ());
+        assert_eq!(plan_disruption_with(&snapshot, &mut memory).fleet_bound, without.fleet_bound);
+        memory.solved.solved_anew()
+    };
+    assert_eq!([65, 66, 67, 68].map(&mut solved_with), [1; 4]);
+    assert_eq!([69, 68, 70].map(&mut solved_with), [2; 3]);
+}
