@@ -60,13 +60,17 @@ fn a_plan_that_knows_what_earlier_plans_have_left_is_byte_for_byte_the_plan_with
     assert!(commands > 20 && at_rest > 5 && different.len() > 40, "{commands}, {at_rest}, {}", different.len());
 }
 
+/// Machines that are full, and one with so many small pods.
+fn with_small_pods(of_type: usize, small: usize) -> Vec<Held> {
+    let full = (0..4).map(|_| Held { of_type: 2, pods: vec![3_000, 4_000] });
+    full.chain([Held { of_type, pods: vec![100; small] }]).collect()
+}
+
 #[test]
 fn what_is_kept_is_used_again_and_no_more_is_kept_than_so_many() {
     let mut memory = Memory::default();
     let mut plan = |small: usize| {
-        let mut machines: Vec<Held> = (0..4).map(|_| Held { of_type: 2, pods: vec![3_000, 4_000] }).collect();
-        machines.push(Held { of_type: 0, pods: vec![100; small] });
-        let (snapshot, _) = planned(&written(&machines), |_, _| ());
+        let (snapshot, _) = planned(&written(&with_small_pods(0, small)), |_, _| ());
         drop(plan_disruption_with(&snapshot, &mut memory));
         (memory.solved.kept(), memory.solved.solved_anew())
     };
@@ -86,9 +90,7 @@ fn what_is_kept_is_used_again_and_no_more_is_kept_than_so_many() {
 fn where_one_pod_of_many_comes_or_goes_nothing_is_solved_anew() {
     let mut memory = Memory::default();
     let mut solved_with = |small: usize| {
-        let mut machines: Vec<Held> = (0..4).map(|_| Held { of_type: 2, pods: vec![3_000, 4_000] }).collect();
-        machines.push(Held { of_type: 2, pods: vec![100; small] });
-        let (snapshot, without) = planned(&written(&machines), |_, _| ());
+        let (snapshot, without) = planned(&written(&with_small_pods(2, small)), |_, _| ());
         assert_eq!(plan_disruption_with(&snapshot, &mut memory).fleet_bound, without.fleet_bound);
         memory.solved.solved_anew()
     };
