@@ -18,8 +18,8 @@ use crate::cluster::Cluster;
 use crate::controller::{self, Supervisor};
 use crate::{Platform, apply, eventually, install};
 
-/// kwok's heartbeats come late on a computer that is kept busy, and a node that was given up for that gets none any more.
-/// Nothing of what is measured is about nodes that fail.
+/// kwok's heartbeats come late on a busy computer, and a node that was given up for that gets none any more. Nothing of
+/// what is measured is about nodes that fail.
 const PATIENT: &str = "controller-manager=--node-monitor-grace-period=10m";
 
 /// Stages of kwok that the suites were written for, in Karpenter's module: pods that end as an annotation says, and
