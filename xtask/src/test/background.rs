@@ -30,13 +30,15 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Starts this program once more, at the least priority, so that it takes only what the stages leave idle.
+    /// Starts this program once more, at a priority so low that it takes little but what the stages leave idle, and the
+    /// least of all where it may be left out.
     fn start(stage: Stage) -> Result<Self> {
         let program = std::env::current_exe().context("find this program")?;
         let log = target_folder()?.join(format!("build-ahead-{}.log", stage.name()));
         let log = File::create(&log).with_context(|| format!("write {}", log.display()))?;
         let mut again = command("nice");
-        again.args(["-n", "19"]).arg(&program).args(["test", "--ahead", stage.name()]);
+        let niceness = if stage.may_be_left_out() { "19" } else { "10" };
+        again.args(["-n", niceness]).arg(&program).args(["test", "--ahead", stage.name()]);
         again.stdout(log.try_clone().context("share the log")?).stderr(log).stdin(Stdio::null());
         Ok(Self { stage, build: again.spawn().context("run nice")? })
     }

@@ -1,5 +1,6 @@
 //! What each stage runs. Cheap ones come first, so that a slip shows early. Those that wait for the control plane most
-//! of the time come before those that wait for builds: these go on meanwhile.
+//! of the time come before those that wait for builds: these go on meanwhile. Last are those that a slow computer may
+//! leave out.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,11 +32,11 @@ pub(crate) enum Stage {
     Oracle,
     E2e,
     Dra,
-    Instructions,
-    Fuzz,
     Go,
     Aws,
     Release,
+    Instructions,
+    Fuzz,
 }
 
 impl Stage {
@@ -94,6 +95,12 @@ impl Stage {
             Self::Fuzz if !crate::fuzz::has_compiler() => Some("there is no C++ compiler for libFuzzer"),
             _ => None,
         }
+    }
+
+    /// Whether it may be left out when time is short: it tells how quick we are, or tries its luck, and what is right
+    /// is known without it.
+    pub(super) fn may_be_left_out(self) -> bool {
+        matches!(self, Self::Instructions | Self::Fuzz)
     }
 
     /// Builds what takes long and what no other stage builds, if there is such a thing.
