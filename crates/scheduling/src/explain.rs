@@ -34,12 +34,12 @@ use crate::snapshot::affinity;
 use crate::snapshot::affinity::{Term, accepts_unknown};
 
 /// All reasons of one class, against the state in which it was refused.
-pub(crate) fn reasons(
-    packing: &Packing<'_>,
+pub(crate) fn reasons<'s>(
+    packing: &Packing<'s>,
     class: ClassId,
     verdict: Verdict,
     steps: u64,
-    survey: &mut remedies::Survey,
+    survey: &mut remedies::Survey<'s>,
 ) -> Arc<[Reason]> {
     let problem = packing.problem;
     let pods = &problem.classes[class];

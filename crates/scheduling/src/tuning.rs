@@ -449,8 +449,7 @@ pub(crate) const SPOT_TO_SPOT_TYPES: usize = 15;
 
 /// Offerings that may be asked in one plan for remedies, a class and an alternative of its node affinity at a time. At
 /// the bound what is refused later is told what each NodePool says and no more; what is refused first is the most
-/// important. Nothing is recorded; it is as many as [`SEARCH_STEPS`], and plans without room in
-/// `cargo xtask bench plan` show it.
+/// important. It is as many as [`SEARCH_STEPS`]; the case P9 of `cargo xtask bench scheduling` shows what it costs.
 pub(crate) const REMEDY_STEPS: u64 = 200_000;
 
 /// Changes of one remedy. One that needs more is not told: chosen as what somebody would try.

@@ -15,7 +15,7 @@ use crate::{
     catalogue::OfferingId,
     snapshot::{
         NodeId, Snapshot,
-        affinity::{accepts_unknown, terms, untolerated},
+        affinity::{Term, accepts_unknown, terms, untolerated},
         daemons::missing_sets,
     },
 };
@@ -103,33 +103,56 @@ fn running_on(table: &PoolTable<'_>, lookups: &mut Lookups, shape: &PodShape, na
     running
 }
 
-/// What a machine from an offering that the pool does not allow would hold beside daemons. All daemons count whose
-/// terms its own labels satisfy.
-pub(crate) fn net_if_allowed(table: &PoolTable<'_>, offering: OfferingId, snapshot: &Snapshot) -> ResourceVec {
-    let names = &*snapshot.interner;
-    let offered = &table.catalogue.offerings[offering];
-    let lets_in = |shape: &PodShape| {
+/// What machines from offerings that a pool does not allow would hold beside daemons. All daemons count whose terms the
+/// offering's own labels satisfy.
+pub(crate) struct NetIfAllowed<'s> {
+    /// The sets that tolerate the pool's taints.
+    sets: Vec<(&'s DaemonSet, Vec<Term>)>,
+    net: IdVec<OfferingId, Option<ResourceVec>>,
+}
+
+impl<'s> NetIfAllowed<'s> {
+    pub(crate) fn new(table: &PoolTable<'_>, snapshot: &'s Snapshot) -> Self {
+        let names = &*snapshot.interner;
+        let tolerates = |shape: &PodShape| untolerated(&table.pool.taints, &shape.tolerations, names).is_none();
+        let sets = snapshot.daemon_sets.iter().map(AsRef::as_ref).filter(|set| tolerates(&set.template.shape));
+        let sets = sets.map(|set| (set, terms(&set.template.shape, names))).collect();
+        Self { sets, net: IdVec::filled(None, table.catalogue.offerings.len()) }
+    }
+
+    /// Worked out once for each offering.
+    pub(crate) fn of(&mut self, table: &PoolTable<'_>, offering: OfferingId, snapshot: &Snapshot) -> &ResourceVec {
+        let Self { sets, net } = self;
+        net[offering].get_or_insert_with(|| Self::look(sets, table, offering, snapshot))
+    }
+
+    fn look(
+        sets: &[(&'s DaemonSet, Vec<Term>)],
+        table: &PoolTable<'_>,
+        offering: OfferingId,
+        snapshot: &Snapshot,
+    ) -> ResourceVec {
+        let names = &*snapshot.interner;
+        let offered = &table.catalogue.offerings[offering];
         let accepts = |wanted: &Requirement| match offered.requirements.get(wanted.key) {
             Some(offered) => offered.values.intersects(&wanted.values, names),
             None => table.can_have(None, wanted.key, &wanted.values, names),
         };
-        untolerated(&table.pool.taints, &shape.tolerations, names).is_none()
-            && terms(shape, names).iter().any(|term| {
-                term.node_name.as_ref().is_none_or(accepts_unknown) && term.requirements.iter().all(accepts)
-            })
-    };
-    let mut net = offered.allocatable.clone();
-    for set in snapshot.daemon_sets.iter().filter(|set| lets_in(&set.template.shape)) {
-        let devices = snapshot.devices.as_ref().filter(|devices| devices.is_daemon_with_devices(set));
-        let requests = match devices {
-            Some(devices) => devices.daemon_requests(set, (table.id, offered.instance_type), &offered.allocatable),
-            None => Some(Cow::Borrowed(&set.template.shape.requests)),
-        };
-        if let Some(requests) = requests {
-            net.saturating_sub_assign(&requests);
+        let lets_in =
+            |term: &Term| term.node_name.as_ref().is_none_or(accepts_unknown) && term.requirements.iter().all(accepts);
+        let mut net = offered.allocatable.clone();
+        for &(set, _) in sets.iter().filter(|(_, terms)| terms.iter().any(lets_in)) {
+            let devices = snapshot.devices.as_ref().filter(|devices| devices.is_daemon_with_devices(set));
+            let requests = match devices {
+                Some(devices) => devices.daemon_requests(set, (table.id, offered.instance_type), &offered.allocatable),
+                None => Some(Cow::Borrowed(&set.template.shape.requests)),
+            };
+            if let Some(requests) = requests {
+                net.saturating_sub_assign(&requests);
+            }
         }
+        net
     }
-    net
 }
 
 /// Requests of the daemons that will run on an existing node and have no pod there yet.

@@ -465,6 +465,32 @@ impl<'s> PoolTable<'s> {
         self.pool.requirements.contains_key(key) || !self.index.of_key(key).mentioned.is_empty()
     }
 
+    /// The offerings by what they say of these keys: the number of each, and one offering for each number.
+    pub(crate) fn alike_in(
+        &self,
+        keys: impl IntoIterator<Item = KeyId>,
+    ) -> (IdVec<OfferingId, usize>, Vec<OfferingId>) {
+        let offerings = &self.catalogue.offerings;
+        let mut numbers: IdVec<OfferingId, usize> = IdVec::filled(0, offerings.len());
+        let mut examples: Vec<OfferingId> = offerings.ids().take(1).collect();
+        for key in keys {
+            // 0 for those that do not define it.
+            let mut says: IdVec<OfferingId, usize> = IdVec::filled(0, offerings.len());
+            for (values, said) in self.index.of_key(key).by_values.iter().zip(1..) {
+                values.offerings.iter().for_each(|&offering| says[offering] = said);
+            }
+            let mut known: FastMap<(usize, usize), usize> = FastMap::default();
+            examples.clear();
+            for offering in offerings.ids() {
+                numbers[offering] = *known.entry((numbers[offering], says[offering])).or_insert_with(|| {
+                    examples.push(offering);
+                    examples.len() - 1
+                });
+            }
+        }
+        (numbers, examples)
+    }
+
     /// Whether one of the offerings defines the key.
     pub(crate) fn is_mentioned_by(&self, offerings: &IdSet<OfferingId>, key: KeyId) -> bool {
         self.index.of_key(key).mentioned.intersects(offerings)

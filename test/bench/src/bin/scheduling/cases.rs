@@ -33,7 +33,7 @@ impl Named {
 }
 
 /// One line for each group, for the head of a table.
-pub(crate) const GROUPS: [(&str, &str); 10] = [
+pub(crate) const GROUPS: [(&str, &str); 11] = [
     ("P1", "Karpenter's own benchmark: diverse pods, 400 types"),
     ("P2", "identical pods with preferences of which one cannot be met"),
     ("P3", "deployments without rules, 800 real-shaped types: price"),
@@ -42,6 +42,7 @@ pub(crate) const GROUPS: [(&str, &str); 10] = [
     ("P6", "60 NodePools with taints, weights, limits and minValues"),
     ("P7", "a backlog of identical pods, and diverse ones"),
     ("P8", "P1's pods, those without a spread with a cluster's default ones, which only prefer"),
+    ("P9", "pods that have a place nowhere, in twelve of P6's NodePools"),
     ("E1", "P1's pods on all types of EC2 with their devices, every tenth with a claim of a GPU in `claims`"),
     ("X2", "cold start: 5,000 nodes with 150,000 pods"),
 ];
@@ -77,6 +78,9 @@ pub(crate) fn all(pods: Option<usize>) -> Vec<Named> {
     }
     for count in sizes(&[1000, 5000]) {
         all.push(Named::new("P8", "", count, move || with_defaults(count)));
+    }
+    for count in sizes(&[200]) {
+        all.push(Named::new("P9", "", count, move || nowhere(count)));
     }
     for count in sizes(&[5000]) {
         all.push(Named::new("E1", "", count, move || on_ec2(count, 0)));
@@ -289,6 +293,28 @@ fn many_pools(count: usize) -> Case {
             pod
         })
         .collect();
+    case
+}
+
+/// Pods of P6, each deployment with something that no machine has: a zone, so much memory, a toleration, a label.
+fn nowhere(count: usize) -> Case {
+    const POOLS: usize = 12;
+    let mut case = many_pools(count);
+    case.node_pools.truncate(POOLS);
+    let (mut apps, mut last) = (0, Value::Null);
+    for pod in &mut case.pods {
+        let app = pod["metadata"]["labels"]["app"].clone();
+        if app != last {
+            apps += 1;
+            last = app;
+        }
+        match apps % 4 {
+            0 => pod["spec"]["nodeSelector"] = json!({pods::ZONE: "elsewhere"}),
+            1 => pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("100Ti"),
+            2 => pod["spec"]["tolerations"] = json!([]),
+            _ => pod["spec"]["nodeSelector"]["tier"] = json!("none"),
+        }
+    }
     case
 }
 
