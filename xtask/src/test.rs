@@ -33,7 +33,7 @@ pub(crate) struct Options {
     /// List the stages and stop.
     #[arg(long)]
     list: bool,
-    /// Leave out what tells nothing of correctness (instructions, fuzz) once so many minutes are gone.
+    /// Leave out what only measures or tries its luck (instructions, fuzz) once so many minutes are gone.
     #[arg(long, value_name = "MINUTES", env = "DOVETAIL_TEST_MINUTES")]
     minutes: Option<u64>,
     /// Only build what this stage will run.

@@ -358,8 +358,11 @@ impl<'s> Asked<'_, 's> {
         let mins = pool.table.min_values.iter().filter(|min| min.wanted > 0);
         let mut missed: Vec<(&MinValues, FastSet<ValueId>)> = mins.map(|min| (min, FastSet::default())).collect();
         let is_part = |rules: &Rules<'n>| rules.iter().all(|rule| needs.contains_key(rule));
-        let mut members = groups.iter().filter(|(rules, _)| is_part(rules)).flat_map(|(_, alike)| &alike.members);
-        while let (false, Some(&candidate)) = (missed.is_empty(), members.next()) {
+        let members = groups.iter().filter(|(rules, _)| is_part(rules)).flat_map(|(_, alike)| &alike.members);
+        for &candidate in members {
+            if missed.is_empty() {
+                break;
+            }
             let offered = &pool.table.catalogue.offerings[candidate.offering].requirements;
             // What the NodePool is to allow, it allows in place of what it did.
             let is_allowed = |need: &Need| match need {
@@ -377,12 +380,10 @@ impl<'s> Asked<'_, 's> {
                 values.len() < min.wanted
             });
         }
-        let missed = missed.into_iter().map(|(min, values)| {
+        needs.extend(missed.into_iter().map(|(min, values)| {
             let left = u32::try_from(values.len()).unwrap_or(u32::MAX);
             (Rule::MinValues(names.key_name(min.key)), Need::MinValues { key: min.key, left })
-        });
-        let missed: Vec<_> = missed.collect();
-        needs.extend(missed);
+        }));
         needs
     }
 
@@ -476,7 +477,7 @@ impl<'s> Asked<'_, 's> {
             false => {
                 let of_pool = survey.if_allowed.entry(pool.rank);
                 let of_pool = of_pool.or_insert_with(|| NetIfAllowed::new(table, problem.snapshot));
-                of_pool.of(table, offering, problem.snapshot)
+                of_pool.of(table, offering)
             }
         };
         if there.has_negative() {

@@ -106,6 +106,7 @@ fn running_on(table: &PoolTable<'_>, lookups: &mut Lookups, shape: &PodShape, na
 /// What machines from offerings that a pool does not allow would hold beside daemons. All daemons count whose terms the
 /// offering's own labels satisfy.
 pub(crate) struct NetIfAllowed<'s> {
+    snapshot: &'s Snapshot,
     /// The sets that tolerate the pool's taints.
     sets: Vec<(&'s DaemonSet, Vec<Term>)>,
     net: IdVec<OfferingId, Option<ResourceVec>>,
@@ -117,12 +118,12 @@ impl<'s> NetIfAllowed<'s> {
         let tolerates = |shape: &PodShape| untolerated(&table.pool.taints, &shape.tolerations, names).is_none();
         let sets = snapshot.daemon_sets.iter().map(AsRef::as_ref).filter(|set| tolerates(&set.template.shape));
         let sets = sets.map(|set| (set, terms(&set.template.shape, names))).collect();
-        Self { sets, net: IdVec::filled(None, table.catalogue.offerings.len()) }
+        Self { snapshot, sets, net: IdVec::filled(None, table.catalogue.offerings.len()) }
     }
 
     /// Worked out once for each offering.
-    pub(crate) fn of(&mut self, table: &PoolTable<'_>, offering: OfferingId, snapshot: &Snapshot) -> &ResourceVec {
-        let Self { sets, net } = self;
+    pub(crate) fn of(&mut self, table: &PoolTable<'_>, offering: OfferingId) -> &ResourceVec {
+        let Self { snapshot, sets, net } = self;
         net[offering].get_or_insert_with(|| Self::look(sets, table, offering, snapshot))
     }
 
