@@ -16,6 +16,7 @@ pub(crate) mod disrupted;
 pub(crate) mod fleet_looks;
 pub(crate) mod health;
 pub(crate) mod held_devices;
+pub(crate) mod hold;
 pub(crate) mod instance;
 pub(crate) mod leaving;
 pub(crate) mod machine_devices;

@@ -135,7 +135,7 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: RunningPods, conte
             (None, Some(claim)) if state != NodeState::Initialized || claim.is_rebooting => {
                 lasting_taints(object, claim, context)
             }
-            (None, _) => object.taints.clone(),
+            (None, _) => lasting_of_ready(object, context),
         },
         allocatable: match claim {
             Some(claim) => joined(&object.allocatable, &claim.allocatable, state),
@@ -199,6 +199,13 @@ fn joined(of_node: &ResourceVec, of_claim: &ResourceVec, state: NodeState) -> Re
         joined.set(resource, amount);
     }
     joined
+}
+
+/// The taints of a node that is in use. While pods of a disruption command move there it is closed to all others, which
+/// are planned beside these and let in as they are.
+fn lasting_of_ready(object: &model::Node, context: &Context<'_>) -> Vec<Taint> {
+    let is_ours = |taint: &&Taint| context.interner.key_name(taint.key) == api_taints::HELD;
+    object.taints.iter().filter(|taint| !is_ours(taint)).copied().collect()
 }
 
 /// The taints that will still be there once the node is initialized, or has been rebooted: pods wait for a machine

@@ -173,7 +173,7 @@ fn a_machine_is_one_entry_however_far_it_has_come() {
               allocatable cpu: 3, example.com/gpu: 2, pods: 100
             node-of-initialized Initialized Some(NotReady)
               has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
-              taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule dovetail.sh/held:NoSchedule] pods []
+              taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule] pods []
               allocatable cpu: 3, pods: 100
             launched Launched None
               will have karpenter.sh/nodepool In [p], topology.kubernetes.io/zone In [a b]
@@ -222,7 +222,7 @@ fn machines_that_go_take_no_pods_and_count_against_no_limit() {
         expect![[r#"
             node-of-m Initialized Some(Deleting)
               has karpenter.sh/initialized=true,topology.kubernetes.io/zone=a
-              taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule dovetail.sh/held:NoSchedule] pods []
+              taints [own=x:NoSchedule boot:NoSchedule node.kubernetes.io/not-ready:NoSchedule] pods []
               allocatable cpu: 3, pods: 100
             pool p weight 7 Ok(())
               karpenter.kwok.sh/kwoknodeclass In [c], karpenter.sh/initialized In [true], karpenter.sh/nodepool In [p], karpenter.sh/registered In [true], kubernetes.io/arch In [amd64], team In [a]

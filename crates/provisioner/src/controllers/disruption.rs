@@ -11,7 +11,8 @@
 //! finds it so after a crash.
 //!
 //! Failpoints: one before each write, see [`writes::Write::failpoint`]; `disruption.after-deadline`, between the two
-//! parts of a deletion whose drain is bounded; `disruption.started`, `disruption.finished`.
+//! parts of a deletion whose drain is bounded; `disruption.before-hold`, before the machines are closed to which pods
+//! move; `disruption.started`, `disruption.finished`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::world::claim;
 use crate::world::context::Context;
 use crate::world::disrupted::{Disrupted, count_unhealthy};
 use crate::world::fleet_looks::FleetLooks;
+use crate::world::hold;
 use crate::world::planned_pods;
 use crate::world::store::{Kind, State, Stored};
 use crate::world::successors;
@@ -171,10 +173,29 @@ impl Disruption {
             self.log(carry_out::all(&self.context, job, &writes::clear(name)).await, "undo");
         }
         let longest = start::longest_time_limit(self.context.options.replacement_timeout);
-        for shown in &commands.shown {
+        let steps = commands.shown.iter().map(|shown| (shown, progress::next(shown, longest, now))).collect();
+        let is_young = |shown: &Shown| self.context.successors.has_begun_lately(&shown.note.id, now);
+        let steps = progress::together(steps, is_young);
+        self.beat.busy();
+        self.close_places(&steps, &state).await;
+        for (shown, step) in steps {
             self.beat.busy();
-            self.step(shown, &state, progress::next(shown, longest, now), memory).await;
+            self.step(shown, &state, step, memory).await;
         }
+    }
+
+    /// Closes the machines to which pods go that are evicted from now on, and those of commands that have begun: these
+    /// pods would find room there.
+    async fn close_places(&self, steps: &[(&Shown, Step)], state: &State) {
+        let finished = steps.iter().filter(|(_, step)| *step == Step::Finish);
+        let mut places: BTreeSet<NodeClaimName> =
+            finished.flat_map(|(shown, _)| self.expect_successors(shown, state)).collect();
+        if places.is_empty() {
+            return;
+        }
+        places.extend(self.context.successors.places_of_begun());
+        failpoints::hit("disruption.before-hold");
+        hold::close_places(&self.context, &places).await;
     }
 
     async fn step(&self, shown: &Shown, state: &State, step: Step, memory: &mut Memory) {
@@ -182,10 +203,7 @@ impl Disruption {
         match step {
             Step::Nothing => {}
             Step::Wait => report::waiting(&self.context, state, &shown.replacements),
-            Step::Finish => {
-                self.expect_successors(shown, state);
-                self.log(self.finish(shown, job).await, "finish");
-            }
+            Step::Finish => self.log(self.finish(shown, job).await, "finish"),
             Step::Release => {
                 self.log(carry_out::all(&self.context, job, &writes::release(shown)).await, "release");
             }
@@ -197,8 +215,9 @@ impl Disruption {
         }
     }
 
-    /// The pods that are evicted come back as others, and those are to go where these were planned.
-    fn expect_successors(&self, shown: &Shown, state: &State) {
+    /// The pods that are evicted come back as others, and those are to go where these were planned: to the machines
+    /// that are told.
+    fn expect_successors(&self, shown: &Shown, state: &State) -> BTreeSet<NodeClaimName> {
         let of_replacements = shown.replacements.iter().flat_map(|it| {
             let claim = state.node_claims.get(&it.name);
             let planned = planned_pods::decode(claim.and_then(|claim| claim.metadata.annotations.as_ref()));
@@ -207,7 +226,7 @@ impl Disruption {
             let stays = |pod: &Arc<Pod>| pod.node_name.is_some() && pod.deletion_timestamp.is_none();
             pods.filter(stays).map(|pod| (pod, it.name.clone())).collect::<Vec<_>>()
         });
-        self.context.successors.expect(&shown.note.id, of_replacements, self.context.clock.now());
+        self.context.successors.expect(&shown.note.id, of_replacements, self.context.clock.now())
     }
 
     /// Deletes the machines that go, and lets go of the replacements.

@@ -3,26 +3,29 @@
 //!
 //! A new pod of the same controller that asks for the same takes over the place of the first that has begun to leave:
 //! what rules between pods let come there now is what has left. It waits for that machine then as if a plan had put it
-//! there, so the hand-over nominates it and no other plan gives its room away. Until then planners know the places as
+//! there, so the hand-over lets it in and no other plan gives its room away. Until then planners know the places as
 //! well: a pod that is still there will go to its place, and one that is gone counts as running there until its
 //! successor comes. All of this is a wish, and forgotten after a while.
 //!
-//! kube-scheduler does not know it, and binds a successor to any node with room as soon as it is there. So it matters
-//! in which order pods go, over all machines that are drained ([`order`]).
+//! kube-scheduler does not know it, and binds a successor to any open node with room as soon as it is there. So the
+//! machines of these places are closed to all others until their pods are there ([`hold`](crate::world::hold)). And it
+//! matters in which order pods go, over all machines that are drained ([`order`]).
 //!
 //! Differs: `successors-places`. Karpenter's provisioning takes the room of replacements for free once the pods that
 //! they were launched for have begun to go.
 
+mod crowds;
 mod order;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::collections::NameMap;
+use model::collections::{NameMap, NameSet};
 use model::{DurationMs, NodeClaimName, Pod, PriceNanoUsdPerHour, Timestamp, Uid};
 use parking_lot::Mutex;
 
+use self::crowds::Crowds;
 use self::order::{Arrival, Order};
 use crate::runtime::clock::Clock;
 use crate::world::assignments::Assignments;
@@ -34,6 +37,8 @@ const EXPECTED_FOR: DurationMs = DurationMs::from_seconds(30 * 60);
 /// How long once the pod is gone: controllers make the next one at once, but for Jobs, which wait for ten seconds and
 /// longer after each time. A workload that was scaled down meanwhile makes none.
 const KEPT_FOR: DurationMs = DurationMs::from_seconds(60);
+/// How long ago a command that began lately began at most.
+const BEGUN_LATELY: DurationMs = DurationMs::from_seconds(20);
 /// Most pods whose successors are waited for.
 const MOST: usize = 50_000;
 
@@ -104,8 +109,13 @@ impl Successors {
     }
 
     /// Waits for the successors of the pods of a command, which are evicted from now on; `others` are those that go to
-    /// its replacements. A pod without a controller has none.
-    pub(crate) fn expect(&self, command: &str, others: impl IntoIterator<Item = Move>, now: Timestamp) {
+    /// its replacements. A pod without a controller has none. Says where the successors will be.
+    pub(crate) fn expect(
+        &self,
+        command: &str,
+        others: impl IntoIterator<Item = Move>,
+        now: Timestamp,
+    ) -> BTreeSet<NodeClaimName> {
         let mut inner = self.inner.lock();
         let moves = inner.begun.remove(command).map(|begun| begun.moves).unwrap_or_default();
         let Inner { expected, displacement, .. } = &mut *inner;
@@ -115,6 +125,7 @@ impl Successors {
         });
         let mut count: usize = expected.values().map(Vec::len).sum();
         let before = count;
+        let mut places = BTreeSet::new();
         for (predecessor, place) in others.into_iter().chain(moves) {
             let Some(owner) = predecessor.owner.as_ref().map(|owner| owner.uid.clone()) else { continue };
             if count == MOST {
@@ -126,6 +137,7 @@ impl Successors {
                 continue;
             }
             count += 1;
+            places.insert(place.clone());
             let until = now.saturating_add(EXPECTED_FOR);
             of_owner.push(Expected {
                 predecessor,
@@ -139,6 +151,7 @@ impl Successors {
             });
         }
         displacement.evicts(count - before, now);
+        places
     }
 
     /// Notes that a pod has begun to leave, and since when it is gone.
@@ -160,7 +173,7 @@ impl Successors {
     }
 
     /// The place of a new pod, if it is a successor. Each place is given once.
-    pub(crate) fn take(&self, pod: &Pod, now: Timestamp) -> Option<NodeClaimName> {
+    fn take(&self, pod: &Pod, state: &State, now: Timestamp) -> Option<NodeClaimName> {
         let owner = &pod.owner.as_ref()?.uid;
         let mut inner = self.inner.lock();
         let Inner { expected: all, coming, displacement, .. } = &mut *inner;
@@ -177,17 +190,25 @@ impl Successors {
                 && before.scheduler_name == pod.scheduler_name
                 && before.shape == pod.shape
         };
-        let could = of_owner.iter().enumerate().filter(|(_, it)| takes_over(it));
-        let (position, _) = could.min_by_key(|(_, it)| it.left.unwrap_or(u64::MAX))?;
+        let could = || of_owner.iter().enumerate().filter(|(_, it)| takes_over(it));
+        let (position, _) = could().min_by_key(|(_, it)| it.left.unwrap_or(u64::MAX))?;
+        // Who is succeeded is one thing, and which place is taken another: those of all that are alike are as good.
+        let crowds = Crowds::of(pod, state, coming);
+        let by_crowd = crowds.and_then(|crowds| {
+            could().min_by_key(|(index, it)| (crowds.at(&it.place), *index != position)).map(|(index, _)| index)
+        });
+        let own = of_owner.get(position)?.place.clone();
+        let place = std::mem::replace(&mut of_owner.get_mut(by_crowd.unwrap_or(position))?.place, own);
         let taken = of_owner.remove(position);
         if of_owner.is_empty() {
             all.remove(owner);
         }
         displacement.places(&pod.uid, now);
         if coming.len() < MOST {
-            coming.insert(pod.uid.clone(), Arrival { predecessor: taken.predecessor, since: now });
+            let arrival = Arrival { predecessor: taken.predecessor, place: place.clone(), since: now };
+            coming.insert(pod.uid.clone(), arrival);
         }
-        Some(taken.place)
+        Some(place)
     }
 
     /// A successor was bound, or is gone.
@@ -209,6 +230,26 @@ impl Successors {
     /// What has been launched lately for successors that did not come to their places, for each pod that was evicted.
     pub(crate) fn displacement_price(&self, now: Timestamp) -> PriceNanoUsdPerHour {
         self.inner.lock().displacement.price(now)
+    }
+
+    /// Whether the command began a short time ago, and none of its pods have been asked to leave.
+    pub(crate) fn has_begun_lately(&self, command: &str, now: Timestamp) -> bool {
+        let inner = self.inner.lock();
+        inner.begun.get(command).is_some_and(|begun| (DurationMs(0)..BEGUN_LATELY).contains(&now.since(begun.since)))
+    }
+
+    /// The machines that are there and to which pods of commands go that have begun and drain nothing yet.
+    pub(crate) fn places_of_begun(&self) -> BTreeSet<NodeClaimName> {
+        let inner = self.inner.lock();
+        inner.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place.clone()).collect()
+    }
+
+    /// The machines where successors have a place that have not come.
+    pub(crate) fn awaited_at(&self, now: Timestamp) -> NameSet<NodeClaimName> {
+        let inner = self.inner.lock();
+        let begun = inner.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place);
+        let expected = inner.expected.values().flatten().filter(|it| it.until > now).map(|it| &it.place);
+        begun.chain(expected).cloned().collect()
     }
 
     /// What planners are to know now.
@@ -258,7 +299,7 @@ pub(crate) fn subscribe(
             successors.has_come(&gone.uid);
         }
         let Some(pod) = after.filter(|pod| pod.node_name.is_none()) else { return };
-        if let Some(place) = successors.take(pod, clock.now())
+        if let Some(place) = successors.take(pod, state, clock.now())
             && state.node_claims.get(&place).is_some_and(|claim| claim.metadata.deletion_timestamp.is_none())
         {
             assignments.extend(&place, [(pod.uid.clone(), None)]);
@@ -288,12 +329,38 @@ mod tests {
         let planned = [(pod("a", "web", "1"), "m1".into()), (pod("b", "web", "1"), "m2".into())];
         successors.expect("c", planned.clone(), now);
         successors.expect("c", planned, now);
-        assert_eq!(successors.take(&pod("c", "db", "1"), now), None, "of another controller");
-        assert_eq!(successors.take(&pod("d", "web", "2"), now), None, "asks for something else");
-        assert_eq!(successors.take(&pod("a", "web", "1"), now), None, "that is the one that goes");
-        assert_eq!(successors.take(&pod("e", "web", "1"), now), Some("m1".into()));
-        assert_eq!(successors.take(&pod("f", "web", "1"), now), Some("m2".into()));
-        assert_eq!(successors.take(&pod("g", "web", "1"), now), None);
+        assert_eq!(successors.take(&pod("c", "db", "1"), &State::default(), now), None, "of another controller");
+        assert_eq!(successors.take(&pod("d", "web", "2"), &State::default(), now), None, "asks for something else");
+        assert_eq!(successors.take(&pod("a", "web", "1"), &State::default(), now), None, "that is the one that goes");
+        assert_eq!(successors.take(&pod("e", "web", "1"), &State::default(), now), Some("m1".into()));
+        assert_eq!(successors.take(&pod("f", "web", "1"), &State::default(), now), Some("m2".into()));
+        assert_eq!(successors.take(&pod("g", "web", "1"), &State::default(), now), None);
+    }
+
+    #[test]
+    fn places_are_told_until_the_last_successor_has_come() {
+        let successors = Successors::default();
+        let now = Timestamp::from_seconds(100);
+        successors.begin("c", vec![(pod("a", "web", "1"), "m1".into())], now);
+        let others = || [pod("b", "web", "1"), pod("c", "db", "1")].map(|pod| (pod, NodeClaimName::from("m2")));
+        let mut alone = Pod::clone(&pod("alone", "web", "1"));
+        alone.owner = None;
+        let of_nobody = (Arc::new(alone), "m3".into());
+        assert!(successors.has_begun_lately("c", now));
+        assert!(!successors.has_begun_lately("c", now.saturating_add(BEGUN_LATELY)));
+        assert_eq!(successors.places_of_begun(), ["m1".into()].into());
+        assert_eq!(successors.awaited_at(now).len(), 1);
+        let places = successors.expect("c", others().into_iter().chain([of_nobody]), now);
+        assert_eq!(places, ["m1", "m2"].map(Into::into).into());
+        assert!(!successors.has_begun_lately("c", now));
+        assert_eq!(successors.expect("c", others(), now), BTreeSet::new(), "they are known");
+        let awaited = |at: Timestamp| BTreeSet::from_iter(successors.awaited_at(at));
+        assert_eq!(awaited(now), ["m1", "m2"].map(Into::into).into());
+        for name in ["d", "e"] {
+            assert!(successors.take(&pod(name, "web", "1"), &State::default(), now).is_some());
+        }
+        assert_eq!(awaited(now), ["m2"].map(Into::into).into(), "that of the other controller");
+        assert_eq!(awaited(now.saturating_add(EXPECTED_FOR)), BTreeSet::new());
     }
 
     #[test]
@@ -306,7 +373,7 @@ mod tests {
         successors.leaves(&pod("b", "web", "1"), None);
         // It goes before the other is gone.
         successors.leaves(&pod("b", "web", "1"), Some(now));
-        let next = || successors.take(&pod("new", "web", "1"), now);
+        let next = || successors.take(&pod("new", "web", "1"), &State::default(), now);
         assert_eq!(next(), Some("place of c".into()));
         assert_eq!(next(), Some("place of b".into()));
         assert_eq!(next(), Some("place of a".into()), "none has left, so any will do");
@@ -322,7 +389,10 @@ mod tests {
         // The next machine of the command.
         successors.expect("c", moves, now);
         let (placed, other) = (pod("placed", "web", "1"), pod("other", "db", "1"));
-        assert!(successors.take(&placed, now).is_some() && successors.take(&other, now).is_none());
+        assert!(
+            successors.take(&placed, &State::default(), now).is_some()
+                && successors.take(&other, &State::default(), now).is_none()
+        );
         let launched = |pod: &Pod| successors.launched(PriceNanoUsdPerHour(600), [&pod.uid].into_iter(), now);
         launched(&other);
         assert_eq!(successors.displacement_price(now).0, 0);
@@ -336,7 +406,7 @@ mod tests {
         let now = Timestamp::from_seconds(100);
         successors.expect("c", [(pod("a", "web", "1"), "m1".into())], now);
         let later = now.saturating_add(EXPECTED_FOR);
-        assert_eq!(successors.take(&pod("b", "web", "1"), later), None);
+        assert_eq!(successors.take(&pod("b", "web", "1"), &State::default(), later), None);
         successors.expect("d", [], later);
         assert!(successors.inner.lock().expected.is_empty());
     }
@@ -363,7 +433,7 @@ mod tests {
         assert_eq!(told(now), ["a counts on m1", "b to m2"]);
         assert_eq!(told(now.saturating_add(KEPT_FOR)), ["b to m2"], "no successor came");
         successors.leaves(&pod("b", "web", "1"), Some(now));
-        assert_eq!(successors.take(&pod("c", "web", "1"), now), Some("m1".into()));
+        assert_eq!(successors.take(&pod("c", "web", "1"), &State::default(), now), Some("m1".into()));
         assert_eq!(told(now), ["b counts on m2"], "another has come for it");
     }
 }

@@ -329,6 +329,7 @@ async fn whichever_step_the_controller_dies_at_the_next_one_ends_what_it_began()
         "disruption.before-taint",
         "disruption.before-launch",
         "disruption.started",
+        "disruption.before-hold",
         "disruption.before-deletion",
         "disruption.before-forget",
         "disruption.finished",

@@ -117,6 +117,19 @@ pub(crate) fn next(shown: &Shown, longest: DurationMs, now: Timestamp) -> Step {
     }
 }
 
+/// Lets a command wait whose replacements are ready, while it `is_young` and those of another that is so are on their
+/// way: pods that are evicted for one find room that is planned for pods of the other, whose replacements are open
+/// until its own pods leave. So what begins together ends together, if that is soon.
+///
+/// Differs: `together`. Karpenter's commands end each by itself.
+pub(crate) fn together(steps: Vec<(&Shown, Step)>, is_young: impl Fn(&Shown) -> bool) -> Vec<(&Shown, Step)> {
+    let others_come = steps.iter().any(|(shown, step)| *step == Step::Wait && is_young(shown));
+    let moves_pods = |shown: &Shown| shown.going.iter().any(|going| going.pods > 0);
+    let waits =
+        |(shown, step): &(&Shown, Step)| others_come && *step == Step::Finish && moves_pods(shown) && is_young(shown);
+    steps.into_iter().filter(|it| !waits(it)).collect()
+}
+
 /// What keeps the command from going on for good.
 fn obstacle(shown: &Shown, staying: &[&Going]) -> Option<Why> {
     let Shown { note, replacements, lost_pool, .. } = shown;

@@ -21,17 +21,18 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::engine::{Command, Config, Engine, Event, Opening, Surroundings, TolerationOutcome};
-use super::view::{self, is_held};
+use super::view;
 use super::withdrawals::{Withdrawal, Withdrawals};
 use crate::options::HandOverMode;
 use crate::runtime::beats::Beat;
 use crate::runtime::failpoints;
-use crate::runtime::failures::{cause_in_words, is_not_found};
+use crate::runtime::failures::cause_in_words;
 use crate::runtime::metrics::ByOutcome;
 use crate::runtime::patch;
 use crate::runtime::supervision;
 use crate::world::claim;
 use crate::world::context::Context;
+use crate::world::hold::{self, is_held};
 use crate::world::store::{NodeRecord, State};
 
 /// Calls under way at the same time. More would only keep the API server from registering the machines that come next.
@@ -221,7 +222,9 @@ impl Driver {
         let expected_until = self.inbox.expected_until().map(|until| self.timestamp(until));
         let commands = {
             let state = store.read();
-            let view = view::build(&state, &self.context.assignments, &nodes, self.context.options.hand_over.mode);
+            let awaited = self.context.successors.awaited_at(self.context.clock.now());
+            let mode = self.context.options.hand_over.mode;
+            let view = view::build(&state, &self.context.assignments, awaited, &nodes, mode);
             // Nobody asks for them while no machine is to be opened.
             let late = if nodes.is_empty() { Vec::new() } else { view::late(&state, &self.context.assignments) };
             let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count(), late };
@@ -260,7 +263,7 @@ impl Driver {
                 let known = state.pods.get(&pod).filter(|known| known.uid == uid)?;
                 let first = known.shape.tolerations.is_empty() && known.may_enter.is_empty();
                 let record = state.nodes.get(&node)?;
-                let toleration = tolerating(view::hold(&record.object)?);
+                let toleration = tolerating(hold::of_node(&record.object)?);
                 Some(Call::Tolerate { uid, pod, node, toleration, first })
             }
             Command::Nominate { uid, pod, node } => {
@@ -491,7 +494,7 @@ async fn withdraw(context: &Context, withdrawal: &Withdrawal) {
 /// Takes our taint off. Says whether it is gone.
 async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening) -> bool {
     failpoints::hit("hand-over.before-opening");
-    let opened = set_taints(context, name, node, |taints| taints.retain(|taint| !view::is_hold(taint))).await;
+    let opened = hold::open(context, node).await;
     if opened {
         let outcome = opening.as_str();
         info!(node = %name, outcome, "opened node");
@@ -503,35 +506,8 @@ async fn open(context: &Context, name: &NodeName, node: &Node, opening: Opening)
 
 /// Puts our taint on again.
 async fn close(context: &Context, name: &NodeName, node: &Node, taint: &Taint) {
-    let add = |taints: &mut Vec<Taint>| {
-        if !taints.iter().any(view::is_hold) {
-            taints.push(taint.clone());
-        }
-    };
-    if set_taints(context, name, node, add).await {
+    if hold::close(context, node, taint).await {
         info!(node = %name, "tainted node again until its pods are bound");
-    }
-}
-
-/// Changes the Node's taints, whatever others change meanwhile. Says whether they are as wanted, or the Node is gone.
-async fn set_taints(context: &Context, name: &NodeName, node: &Node, change: impl Fn(&mut Vec<Taint>)) -> bool {
-    // Not rate limited: there are few, and machines must open together.
-    let nodes: Api<Node> = Api::all(context.urgent_client.clone());
-    let changed = |node: &Node| {
-        let mut wanted = node.clone();
-        change(wanted.spec.get_or_insert_default().taints.get_or_insert_default());
-        wanted
-    };
-    match patch::retried(&nodes, node, changed).await {
-        Ok(written) => {
-            written.iter().for_each(|node| context.store.apply_node(node));
-            true
-        }
-        Err(failure) if is_not_found(&failure) => true,
-        Err(failure) => {
-            warn!(node = %name, error = format!("{failure:#}"), "could not change the taints of a node");
-            false
-        }
     }
 }
 

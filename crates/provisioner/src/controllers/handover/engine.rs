@@ -12,6 +12,9 @@
 //! all pending pods. If a machine's pods may not be patched (admission policies, missing permissions), the machine uses
 //! the other way.
 //!
+//! A machine to which pods of a disruption command move is closed in the same way while they do, although it is in use:
+//! its pods are the successors, and come one by one.
+//!
 //! A machine that gets its planned pods in every order of binding opens at once, and none of its pods is patched
 //! ([`unpatched`]).
 //!
@@ -261,7 +264,11 @@ impl Engine {
         self.waiting = waiting;
         let is_filling_over = now >= self.tolerating_ends();
         for (node, seen) in view {
-            let machine = self.machines.entry(node.clone()).or_insert_with(|| Progress::new(now, seen.held));
+            let machine = self.machines.entry(node.clone()).or_insert_with(|| {
+                // The first of its pods are about to be evicted.
+                self.last_progress = if seen.expects_successors { now } else { self.last_progress };
+                Progress::new(now, seen.held)
+            });
             if machine.guarded || seen.guarded {
                 machine.held_since = now;
             }

@@ -6,7 +6,6 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use api::taints;
-use k8s_openapi::api::core::v1 as k8s;
 use model::collections::{NameMap, NameSet};
 use model::pod::{NodeInclusionPolicy, PodShape, PreemptionPolicy, SchedulingState, TopologySpreadConstraint};
 use model::workload::DaemonSet;
@@ -18,31 +17,19 @@ use model::{
 use super::engine::{Attracts, Machine, PlannedPod, PodState, View};
 use crate::options::HandOverMode;
 use crate::world::assignments::{Assignments, AwaitedByPod};
-use crate::world::node_facts::{is_registered, taints_of};
+use crate::world::hold::{self, is_held};
+use crate::world::node_facts::is_registered;
 use crate::world::node_room::{free_beside, holding_room};
 use crate::world::store::{NodeRecord, State};
 use crate::world::{claim, machine_devices};
 use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass, spread_counts};
 
-/// Our taint, if the node carries it.
-pub(crate) fn hold(node: &k8s::Node) -> Option<&k8s::Taint> {
-    taints_of(node).iter().find(|taint| is_hold(taint))
-}
-
-/// Whether that is our taint, of whatever machine.
-pub(crate) fn is_hold(taint: &k8s::Taint) -> bool {
-    taint.key == taints::HELD && taint.effect == taints::NO_SCHEDULE
-}
-
-/// Whether the node carries our taint.
-pub(crate) fn is_held(node: &k8s::Node) -> bool {
-    hold(node).is_some()
-}
-
-/// The machines among those nodes that are to be handed over. Nodes that are leaving are not.
+/// The machines among those nodes that are to be handed over. Nodes that are leaving are not. Successors that have not
+/// come are `awaited` by these.
 pub(crate) fn build<'a>(
     state: &State,
     assignments: &Assignments,
+    awaited: NameSet<NodeClaimName>,
     nodes: impl IntoIterator<Item = &'a NodeName>,
     mode: HandOverMode,
 ) -> View {
@@ -54,6 +41,7 @@ pub(crate) fn build<'a>(
         claims,
         promised,
         stages,
+        awaited,
         mode,
         waiting: OnceCell::new(),
         spreading: OnceCell::new(),
@@ -83,6 +71,8 @@ struct Cluster<'a> {
     promised: Arc<NameMap<Uid, usize>>,
     /// Of the pods that the plan wants bound after others.
     stages: Arc<NameMap<Uid, u32>>,
+    /// The machines where successors of pods that are evicted have a place, and have not come.
+    awaited: NameSet<NodeClaimName>,
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
     spreading: OnceCell<NameMap<SpreadingClass, Vec<Domains>>>,
@@ -278,7 +268,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         HandOverMode::Off => (true, false),
         HandOverMode::Tolerate | HandOverMode::Nominate => (entry_needed, !entry_needed && kept_out),
     };
-    let taint = hold(&node.object);
+    let taint = hold::of_node(&node.object);
     let own_value = taint.and_then(|taint| taint.value.as_deref()).filter(|value| !value.is_empty());
     // As long as its own pods wait, nobody asks.
     let attracts = match taint.is_some() && waiting.is_empty() {
@@ -294,6 +284,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         nominate: may_nominate(state, node, &waiting),
         attracts,
         needs_no_patches: false,
+        expects_successors: node_claim.is_some_and(|name| cluster.awaited.contains(name)),
         pods: found.iter().map(|pod| planned_pod(cluster, pod, node, own_value)).collect(),
         onlookers: onlookers(cluster, node, node_claim, own_value, &waiting),
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use model::{NamespacedName, NodeName, Pod, Uid};
 use tokio::time::Instant;
 
-use super::view::{is_held, preempts_below};
+use super::view::preempts_below;
+use crate::world::hold::is_held;
 use crate::world::node_facts;
 use crate::world::node_room::{free_beside, holding_room};
 use crate::world::store::{NodeRecord, State};

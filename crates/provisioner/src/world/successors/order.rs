@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{DurationMs, KeyId, Pod, ResourceVec, Timestamp, Uid, ValueId};
+use model::{DurationMs, KeyId, NodeClaimName, Pod, ResourceVec, Timestamp, Uid, ValueId};
 use scheduling::snapshot::coupling::coupled_over;
 
 use super::room::{Room, Size};
@@ -39,6 +39,7 @@ const KNOWN_FOR: DurationMs = DurationMs(200);
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) predecessor: Arc<Pod>,
+    pub(super) place: NodeClaimName,
     pub(super) since: Timestamp,
 }
 

@@ -44,6 +44,31 @@ fn after(change: impl FnOnce(&mut Shown)) -> Step {
 }
 
 #[test]
+fn what_begins_together_ends_together_if_that_is_soon() {
+    let command = |id: &str, pods: usize| {
+        let mut shown = shown();
+        shown.note.id = id.to_owned();
+        shown.going[0].pods = pods;
+        shown
+    };
+    let (ready, empty, comes) = (command("ready", 3), command("empty", 0), command("comes", 3));
+    let steps = || vec![(&ready, Step::Finish), (&empty, Step::Finish), (&comes, Step::Wait)];
+    let taken = |steps: Vec<(&Shown, Step)>, young: &[&str]| {
+        let steps = together(steps, |shown| young.contains(&shown.note.id.as_str()));
+        steps.into_iter().map(|(shown, _)| shown.note.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        taken(steps(), &["ready", "empty", "comes"]),
+        ["empty", "comes"],
+        "its pods wait for the other's places"
+    );
+    assert_eq!(taken(steps(), &["ready", "empty"]), ["ready", "empty", "comes"], "the other takes long");
+    assert_eq!(taken(steps(), &["comes"]), ["ready", "empty", "comes"], "it has waited long enough");
+    let nobody_waits = vec![(&ready, Step::Finish), (&empty, Step::Finish), (&comes, Step::Finish)];
+    assert_eq!(taken(nobody_waits, &["ready", "empty", "comes"]), ["ready", "empty", "comes"]);
+}
+
+#[test]
 fn nodes_go_once_every_replacement_is_ready_and_not_before() {
     assert_eq!(after(|_| {}), Step::Finish);
     assert_eq!(after(|shown| shown.replacements[1].readiness = Readiness::Coming), Step::Wait);

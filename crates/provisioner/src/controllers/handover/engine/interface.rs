@@ -98,6 +98,8 @@ pub(crate) struct Machine {
     /// Whether no order of binding undoes the plan for it if it opens now, with none of its pods patched; see
     /// [`economy`](crate::controllers::handover::economy).
     pub needs_no_patches: bool,
+    /// Whether pods have a place here that do not exist yet: those that they are to succeed are being evicted.
+    pub expects_successors: bool,
     /// The pods it was planned for.
     pub pods: Vec<PlannedPod>,
     /// Pods of other machines that are to be spread and count only nodes that they tolerate: they wait until they see
@@ -106,10 +108,16 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Whether some of its pods wait, and only our taint keeps all of them away.
+    /// Whether some of its pods wait, no others are to come, and only our taint keeps all of them away.
     pub(crate) fn lets_pods_in(&self) -> bool {
         let mut waiting = self.pods.iter().filter(|pod| pod.is_waiting()).peekable();
-        self.held && self.usable && self.tolerable && waiting.peek().is_some() && !waiting.any(|pod| pod.may_enter)
+        let is_complete = !self.expects_successors;
+        is_complete
+            && self.held
+            && self.usable
+            && self.tolerable
+            && waiting.peek().is_some()
+            && !waiting.any(|pod| pod.may_enter)
     }
 }
 

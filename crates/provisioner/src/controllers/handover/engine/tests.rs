@@ -90,6 +90,7 @@ impl Cluster {
             nominate: true,
             attracts: Attracts::Nobody,
             needs_no_patches: false,
+            expects_successors: false,
             onlookers: Vec::new(),
             pods: pods.iter().map(|pod| planned(pod)).collect(),
         };
@@ -554,6 +555,31 @@ fn a_machine_is_held_longer_while_planned_pods_keep_coming_but_not_for_ever() {
         let of_a = cluster.lines().into_iter().filter(|line| line.contains(" 1 to a") || line.contains("open a"));
         let of_a: Vec<String> = of_a.collect();
         assert_eq!(of_a[..expected.len()], expected, "{others} others");
+    }
+}
+
+#[test]
+fn a_machine_that_pods_move_to_is_closed_until_the_last_has_come_or_no_more_come() {
+    for (come, expected) in [
+        (0, vec!["12000 open a HeldTooLong"]),
+        (1, vec!["5000 tolerate 1 on a", "17023 open a HeldTooLong"]),
+        (2, vec!["5000 tolerate 1 on a", "16000 tolerate 2 on a", "16023 open a HandedOver"]),
+    ] {
+        let mut cluster = Cluster::new(Config::default());
+        let machine = cluster.machine("a", &[]);
+        (machine.usable, machine.expects_successors) = (true, true);
+        if come > 0 {
+            cluster.at(5_000, Effect::Change(|machine| machine.pods.push(planned("1")), "a".into()));
+        }
+        if come > 1 {
+            let last = |machine: &mut Machine| {
+                machine.pods.push(planned("2"));
+                machine.expects_successors = false;
+            };
+            cluster.at(16_000, Effect::Change(last, "a".into()));
+        }
+        cluster.run(120_000);
+        assert_eq!(cluster.lines(), expected);
     }
 }
 

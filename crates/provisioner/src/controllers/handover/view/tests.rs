@@ -69,7 +69,7 @@ fn seen(store: &ClusterStore, pods: Vec<Pod>, mode: HandOverMode) -> Machine {
         store.apply(pod, revision);
     }
     let state = store.read();
-    build(&state, &assignments, [&"n".into()], mode).remove("n").unwrap()
+    build(&state, &assignments, NameSet::default(), [&"n".into()], mode).remove("n").unwrap()
 }
 
 pub(in crate::controllers::handover) fn held() -> Value {
@@ -123,6 +123,21 @@ fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
     for (pod, expected) in cases {
         assert_eq!(pod_state(&pod, &node), expected, "{}", pod.name);
     }
+}
+
+#[test]
+fn a_machine_expects_successors_and_opens_for_none_of_its_pods_before_all_have_come() {
+    let store = store(json!([{"key": "dovetail.sh/held", "value": "c", "effect": "NoSchedule"}]), true);
+    let assignments = Assignments::default();
+    assignments.assign(&"c".into(), [waiting("a").uid]);
+    store.apply(waiting("a"), revision(&waiting("a").uid));
+    let seen = |awaited: &[&str]| {
+        let awaited = awaited.iter().map(|name| NodeClaimName::from(*name)).collect();
+        build(&store.read(), &assignments, awaited, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap()
+    };
+    let facts = |machine: &Machine| (machine.expects_successors, machine.lets_pods_in(), machine.needs_no_patches);
+    assert_eq!(facts(&seen(&["other"])), (false, true, true));
+    assert_eq!(facts(&seen(&["c", "other"])), (true, false, false));
 }
 
 fn driver(tolerations: Vec<model::Toleration>) -> DaemonSet {
@@ -246,7 +261,8 @@ fn comes_after(store: &ClusterStore, spread: Pod, stage: u32, claim: &str) -> bo
         let revision = revision(&pod.uid);
         store.apply(pod, revision);
     }
-    build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].pods[0].after_others
+    build(&store.read(), &assignments, NameSet::default(), [&"n".into()], HandOverMode::Tolerate)["n"].pods[0]
+        .after_others
 }
 
 #[test]
@@ -371,7 +387,9 @@ fn a_machine_attracts_the_pods_of_another_that_fit_into_what_its_own_have_left()
             let revision = revision(&pod.uid);
             store.apply(pod, revision);
         }
-        let attracts = || build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate)["n"].attracts;
+        let attracts = || {
+            build(&store.read(), &assignments, NameSet::default(), [&"n".into()], HandOverMode::Tolerate)["n"].attracts
+        };
         assert_eq!(
             attracts(),
             expected,
@@ -404,7 +422,7 @@ fn a_machine_attracts_pods_whose_resource_is_served_by_devices() {
         assignments.assign(&"elsewhere".into(), [pod.uid.clone()]);
         let revision = revision(&pod.uid);
         store.apply(pod, revision);
-        let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
+        let view = build(&store.read(), &assignments, NameSet::default(), [&"n".into()], HandOverMode::Tolerate);
         assert_eq!(view["n"].attracts, expected, "{wants_devices}");
     }
 }
@@ -426,7 +444,7 @@ fn it_is_known_which_of_the_pods_that_a_machine_attracts_may_enter_their_own() {
         assignments.assign(&"other".into(), [pod.uid.clone()]);
         let revision = revision(&pod.uid);
         store.apply(pod, revision);
-        let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
+        let view = build(&store.read(), &assignments, NameSet::default(), [&"n".into()], HandOverMode::Tolerate);
         assert_eq!(view["n"].attracts, expected, "{taints}");
     }
 }
@@ -537,7 +555,7 @@ fn pods_look_into_machines_that_count_for_them_and_have_no_place_but_that_of_one
             let revision = revision(&pod.uid);
             store.apply(pod, revision);
         }
-        let view = build(&store.read(), &assignments, [&"n".into()], HandOverMode::Tolerate);
+        let view = build(&store.read(), &assignments, NameSet::default(), [&"n".into()], HandOverMode::Tolerate);
         let onlookers: Vec<&str> = view["n"].onlookers.iter().map(|pod| &*pod.name.name).collect();
         let expected: &[&str] = if expected { &["other"] } else { &[] };
         assert_eq!(onlookers, expected, "{bound} {planned} {other} {alike} {let_in} {policy:?}");

@@ -51,8 +51,30 @@ fn staying<'p>(successors: &Successors, cluster: &Cluster, pods: &'p [Arc<Pod>],
 }
 
 /// Each to the machine `m`.
-fn moves(pods: &[Arc<Pod>]) -> Vec<(Arc<Pod>, model::NodeClaimName)> {
+fn moves(pods: &[Arc<Pod>]) -> Vec<(Arc<Pod>, NodeClaimName)> {
     pods.iter().map(|pod| (Arc::clone(pod), "m".into())).collect()
+}
+
+#[test]
+fn a_successor_that_is_spread_takes_a_place_where_fewest_are_and_the_others_keep_theirs() {
+    let (successors, cluster) = (Successors::default(), Cluster::new());
+    for (name, zone) in [("full", "za"), ("sparse", "zb"), ("spare", "zc")] {
+        cluster.0.show_node_claim(json!({"metadata": {"name": name}, "status": {"providerID": format!("id-{name}")}}));
+        cluster.node(name, zone);
+    }
+    let pod = |name: &str, node: Option<&str>| cluster.pod(name, "spread", "1", node);
+    let there = [("a", "full"), ("b", "full"), ("c", "full"), ("d", "sparse"), ("e", "spare"), ("f", "spare")];
+    let there = there.map(|(name, node)| pod(name, Some(node)));
+    let places = [("a", "full"), ("b", "sparse"), ("c", "spare")];
+    let moves = places.iter().zip(&there).map(|((_, place), pod)| (Arc::clone(pod), (*place).into()));
+    successors.expect("x", moves, at(0));
+    let next = |name: &str| successors.take(&pod(name, None), &cluster.0.snapshot(), at(1));
+    // Three, one and two are there, of whom nobody has left.
+    assert_eq!(next("first"), Some("sparse".into()));
+    // Who is to come counts, so there are two in each of the other zones.
+    assert_eq!(next("second"), Some("spare".into()));
+    assert_eq!(next("third"), Some("full".into()));
+    assert_eq!(next("fourth"), None);
 }
 
 const NOBODY: [&str; 0] = [];
@@ -73,7 +95,7 @@ fn small_pods_stay_until_large_ones_of_any_machine_have_found_their_places_or_fo
     assert!(!successors.waits_for_others(&pods[0], &cluster.0.snapshot(), at(2)));
     // Its successor has come, and is bound only after a while.
     let successor = cluster.pod("new", "large", "4", None);
-    assert!(successors.take(&successor, at(3)).is_some());
+    assert!(successors.take(&successor, &State::default(), at(3)).is_some());
     assert_eq!(staying(4), ["middle", "as-middle", "small"]);
     successors.has_come(&successor.uid);
     assert_eq!(staying(5), ["small"]);
@@ -184,6 +206,6 @@ fn come_back(successors: &Successors, cluster: &Cluster, pod: &Pod, now: Timesta
     let owner = pod.owner.as_ref().unwrap().uid.as_str();
     let cpu = format!("{}m", pod.shape.requests.get(model::ResourceId::CPU));
     let successor = cluster.pod(&format!("{}-again", pod.name.name), owner, &cpu, None);
-    assert!(successors.take(&successor, now).is_some());
+    assert!(successors.take(&successor, &State::default(), now).is_some());
     successor.uid.clone()
 }

@@ -72,7 +72,7 @@ impl Stage {
     /// The machines that need no patches.
     fn unpatched(&self, mode: HandOverMode) -> Vec<String> {
         let nodes: Vec<NodeName> = ["a", "b"].map(NodeName::from).into();
-        let view = build(&self.store.read(), &self.assignments, &nodes, mode);
+        let view = build(&self.store.read(), &self.assignments, NameSet::default(), &nodes, mode);
         view.iter().filter(|(_, machine)| machine.needs_no_patches).map(|(name, _)| name.to_string()).collect()
     }
 }
