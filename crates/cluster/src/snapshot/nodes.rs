@@ -132,10 +132,10 @@ fn of_node(object: &model::Node, claim: Option<&Claim>, pods: RunningPods, conte
         },
         taints: match (registered, claim) {
             (Some(claim), _) => claim.taints.clone(),
-            (None, Some(claim)) if state != NodeState::Initialized || claim.is_rebooting => {
-                lasting_taints(object, claim, context)
+            (None, claim) => {
+                let coming = claim.filter(|claim| state != NodeState::Initialized || claim.is_rebooting);
+                lasting_taints(object, coming, context)
             }
-            (None, _) => lasting_of_ready(object, context),
         },
         allocatable: match claim {
             Some(claim) => joined(&object.allocatable, &claim.allocatable, state),
@@ -201,21 +201,17 @@ fn joined(of_node: &ResourceVec, of_claim: &ResourceVec, state: NodeState) -> Re
     joined
 }
 
-/// The taints of a node that is in use. While pods of a disruption command move there it is closed to all others, which
-/// are planned beside these and let in as they are.
-fn lasting_of_ready(object: &model::Node, context: &Context<'_>) -> Vec<Taint> {
-    let is_ours = |taint: &&Taint| context.interner.key_name(taint.key) == api_taints::HELD;
-    object.taints.iter().filter(|taint| !is_ours(taint)).copied().collect()
-}
-
-/// The taints that will still be there once the node is initialized, or has been rebooted: pods wait for a machine
-/// that comes back, and no other is launched for them.
-fn lasting_taints(object: &model::Node, claim: &Claim, context: &Context<'_>) -> Vec<Taint> {
+/// The taints that pods must tolerate. Of a machine that is `coming`, those that will still be there once its node is
+/// initialized, or has been rebooted: pods wait for it, and no other is launched for them. Any other may be closed
+/// while pods of a disruption command move there; more are planned beside these, and let in as they are.
+fn lasting_taints(object: &model::Node, coming: Option<&Claim>, context: &Context<'_>) -> Vec<Taint> {
     let names = &*context.interner;
     let will_go = |taint: &Taint| {
+        let key = names.key_name(taint.key);
+        let Some(claim) = coming else { return key == api_taints::HELD };
         let is_startup = claim.startup_taints.iter().any(|mine| mine.key == taint.key && mine.effect == taint.effect);
-        let is_fence = claim.is_rebooting && names.key_name(taint.key) == api_taints::REBOOTING;
-        is_startup || is_fence || api_taints::is_known_ephemeral(names.key_name(taint.key), &taint.effect.to_string())
+        let is_fence = claim.is_rebooting && key == api_taints::REBOOTING;
+        is_startup || is_fence || api_taints::is_known_ephemeral(key, &taint.effect.to_string())
     };
     object.taints.iter().filter(|taint| !will_go(taint)).copied().collect()
 }

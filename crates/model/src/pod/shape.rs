@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Pod;
 use super::affinity::{NodeSelectorTerm, PodAffinity, Weighted};
 use super::host_port::HostPort;
 use crate::intern::{Interner, KeyId, ValueId};
@@ -88,6 +89,13 @@ pub struct TopologySpreadConstraint {
     pub match_label_keys: Vec<KeyId>,
     /// Who asks for it.
     pub source: SpreadSource,
+}
+
+impl TopologySpreadConstraint {
+    /// Whether it counts the pod, wherever that is.
+    pub fn counts(&self, pod: &Pod, names: &Interner) -> bool {
+        self.namespace == pod.name.namespace && self.selector.matches(&pod.labels, names)
+    }
 }
 
 /// Who asks for a spread.

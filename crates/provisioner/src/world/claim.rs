@@ -1,5 +1,7 @@
 //! Short names for what is read from a NodeClaim again and again.
 
+use std::sync::Arc;
+
 use api::{NodeClaim, conditions, labels};
 use cloudprovider::NodeClassKind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -9,6 +11,7 @@ use model::{Timestamp, Uid};
 
 use crate::runtime::conditions as set;
 use crate::runtime::patch::Lock;
+use crate::world::store::{NodeRecord, State};
 
 /// The conditions, none if there is no status yet.
 pub(crate) fn conditions(claim: &NodeClaim) -> &[Condition] {
@@ -40,6 +43,11 @@ pub(crate) fn registered_at(claim: &NodeClaim) -> Option<Timestamp> {
 /// What the provider calls the machine; absent before the launch.
 pub(crate) fn provider_id(claim: &NodeClaim) -> Option<&str> {
     claim.status.as_ref().map(|status| status.provider_id.as_str()).filter(|id| !id.is_empty())
+}
+
+/// The Node of the machine, once it is there.
+pub(crate) fn node<'s>(state: &'s State, claim: &NodeClaim) -> Option<&'s Arc<NodeRecord>> {
+    state.nodes_of_machine(provider_id(claim)?).next()
 }
 
 /// The object's uid.

@@ -77,7 +77,7 @@ pub(crate) async fn close_places(context: &Context, places: &BTreeSet<NodeClaimN
 /// The node of a machine that lets everybody in, and the taint that would close it.
 fn open_node(state: &State, place: &NodeClaimName) -> Option<(Arc<Node>, Taint)> {
     let claim = state.node_claims.get(place).filter(|claim| !claim::is_deleting(claim))?;
-    let node = state.nodes_of_machine(claim::provider_id(claim)?).next()?;
+    let node = claim::node(state, claim)?;
     let lets_in = is_registered(&node.object)
         && is_ready(&node.object)
         && node.model.deletion_timestamp.is_none()

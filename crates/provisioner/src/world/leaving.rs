@@ -102,7 +102,7 @@ pub(crate) fn places(state: &State, succession: &Succession) -> BTreeMap<Uid, No
 pub(crate) fn kept(state: &State, succession: &Succession) -> Vec<Arc<Pod>> {
     let as_there = |(pod, place): &Move| {
         let claim = state.node_claims.get(place).filter(|claim| !claim::is_deleting(claim))?;
-        let node = state.nodes_of_machine(claim::provider_id(claim)?).next()?;
+        let node = claim::node(state, claim)?;
         let is_gone = state.pod_by_uid(&pod.uid).is_none() && node.model.deletion_timestamp.is_none();
         let node_name = Some(node.model.name.clone());
         is_gone.then(|| Arc::new(Pod { node_name, deletion_timestamp: None, ..Pod::clone(pod) }))

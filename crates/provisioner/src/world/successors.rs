@@ -240,16 +240,14 @@ impl Successors {
 
     /// The machines that are there and to which pods of commands go that have begun and drain nothing yet.
     pub(crate) fn places_of_begun(&self) -> BTreeSet<NodeClaimName> {
-        let inner = self.inner.lock();
-        inner.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place.clone()).collect()
+        self.inner.lock().begun_places().cloned().collect()
     }
 
     /// The machines where successors have a place that have not come.
     pub(crate) fn awaited_at(&self, now: Timestamp) -> NameSet<NodeClaimName> {
         let inner = self.inner.lock();
-        let begun = inner.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place);
         let expected = inner.expected.values().flatten().filter(|it| it.until > now).map(|it| &it.place);
-        begun.chain(expected).cloned().collect()
+        inner.begun_places().chain(expected).cloned().collect()
     }
 
     /// What planners are to know now.
@@ -269,6 +267,13 @@ impl Successors {
             }
         }
         succession
+    }
+}
+
+impl Inner {
+    /// Where pods go of commands that have begun and drain nothing yet.
+    fn begun_places(&self) -> impl Iterator<Item = &NodeClaimName> {
+        self.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place)
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::engine::{Command, Config, Engine, Event, Opening, Surroundings, TolerationOutcome};
+use super::engine::{Command, Config, Engine, Event, Opening, Surroundings, TolerationOutcome, View};
 use super::view;
 use super::withdrawals::{Withdrawal, Withdrawals};
 use crate::options::HandOverMode;
@@ -222,11 +222,14 @@ impl Driver {
         let expected_until = self.inbox.expected_until().map(|until| self.timestamp(until));
         let commands = {
             let state = store.read();
-            let awaited = self.context.successors.awaited_at(self.context.clock.now());
-            let mode = self.context.options.hand_over.mode;
-            let view = view::build(&state, &self.context.assignments, awaited, &nodes, mode);
-            // Nobody asks for them while no machine is to be opened.
-            let late = if nodes.is_empty() { Vec::new() } else { view::late(&state, &self.context.assignments) };
+            let (mut view, mut late) = (View::new(), Vec::new());
+            // Nobody asks for either while no machine is to be opened.
+            if !nodes.is_empty() {
+                let assignments = &self.context.assignments;
+                let awaited = self.context.successors.awaited_at(self.context.clock.now());
+                view = view::build(&state, assignments, awaited, &nodes, self.context.options.hand_over.mode);
+                late = view::late(&state, assignments);
+            }
             let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count(), late };
             let withdrawals = self.withdrawals.take_due(&state, Instant::now());
             let commands = self.engine.step(now, &view, surroundings, &events);

@@ -264,11 +264,11 @@ impl Engine {
         self.waiting = waiting;
         let is_filling_over = now >= self.tolerating_ends();
         for (node, seen) in view {
-            let machine = self.machines.entry(node.clone()).or_insert_with(|| {
+            if seen.expects_successors && !self.machines.contains_key(node) {
                 // The first of its pods are about to be evicted.
-                self.last_progress = if seen.expects_successors { now } else { self.last_progress };
-                Progress::new(now, seen.held)
-            });
+                self.last_progress = now;
+            }
+            let machine = self.machines.entry(node.clone()).or_insert_with(|| Progress::new(now, seen.held));
             if machine.guarded || seen.guarded {
                 machine.held_since = now;
             }

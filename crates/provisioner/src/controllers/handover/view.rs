@@ -22,7 +22,7 @@ use crate::world::node_facts::is_registered;
 use crate::world::node_room::{free_beside, holding_room};
 use crate::world::store::{NodeRecord, State};
 use crate::world::{claim, machine_devices};
-use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass, spread_counts};
+use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass};
 
 /// The machines among those nodes that are to be handed over. Nodes that are leaving are not. Successors that have not
 /// come are `awaited` by these.
@@ -173,7 +173,7 @@ impl Cluster<'_> {
         self.spreading().iter().any(|(class, domains)| {
             let is_planned_so = class.stage != stage;
             let may_be_too_full = |(spread, domains): (&TopologySpreadConstraint, &Domains)| {
-                spread_counts(spread, pod, interner)
+                spread.counts(pod, interner)
                     && (is_planned_so || domains.may_include(node.model.labels.get(spread.topology_key)))
             };
             rank(class.stage, class.priority, &class.shape.0) > own
@@ -304,7 +304,7 @@ fn onlookers(
     let (state, Some(own_value)) = (cluster.state, own_value) else { return Vec::new() };
     let is_counted_here = |pod: &Pod| {
         let spreads = || pod.shape.hard_spread().filter(|spread| is_over_tolerated(spread));
-        holding_room(state, node).any(|here| spreads().any(|spread| spread_counts(spread, here, &state.interner)))
+        holding_room(state, node).any(|here| spreads().any(|spread| spread.counts(here, &state.interner)))
     };
     let has_room = |pod: &Pod| {
         let mut free = free_beside(state, node, |here| here.priority >= preempts_below(pod));
@@ -371,7 +371,7 @@ pub(crate) fn pod_state(pod: &Pod, node: &NodeName) -> PodState {
 /// others in its spread; and it clears a nomination that fails only of pods that may preempt.
 fn crowds_out_alike(pod: &Pod, interner: &Interner) -> bool {
     pod.preemption_policy == PreemptionPolicy::Never
-        && pod.shape.hard_spread().any(|spread| spread_counts(spread, pod, interner))
+        && pod.shape.hard_spread().any(|spread| spread.counts(pod, interner))
 }
 
 /// Taints that keep pods away, but for our own.

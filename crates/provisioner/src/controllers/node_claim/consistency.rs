@@ -61,7 +61,7 @@ pub(crate) async fn run(context: Context) {
                 state.node_claims.values().filter(|it| claim::is(it, INITIALIZED) && !claim::is_deleting(it));
             initialized
                 .filter_map(|it| {
-                    let node = state.nodes_of_machine(claim::provider_id(it)?).next()?;
+                    let node = claim::node(&state, it)?;
                     Some((NodeClaim::clone(it), node.object.clone()))
                 })
                 .collect()

@@ -54,7 +54,7 @@ fn has_room(state: &State, node_claim: &NodeClaim, pods: &[&Pod]) -> bool {
     if claim::is_deleting(node_claim) {
         return false;
     }
-    let node = claim::provider_id(node_claim).and_then(|id| state.nodes_of_machine(id).next());
+    let node = claim::node(state, node_claim);
     let Some(node) = node.map(|node| &node.model) else { return true };
     if node.unschedulable || node.deletion_timestamp.is_some() {
         return false;

@@ -106,7 +106,7 @@ fn lacking_pods(
     let waiting = assignments.pods_of(name);
     let noted = planned_pods::decode(node_claim.metadata.annotations.as_ref());
     // Those that wait come first: if the annotation cannot hold all, they are the ones that a restart must not lose.
-    let node = claim::provider_id(node_claim).and_then(|id| state.nodes_of_machine(id).next());
+    let node = claim::node(state, node_claim);
     let runs_there = |uid: &Uid| {
         node.is_some_and(|node| {
             state.pod_by_uid(uid).is_some_and(|pod| pod.node_name.as_ref() == Some(&node.model.name))

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use model::pod::TopologySpreadConstraint;
-use model::{Interner, KeyId, NodeClaimName, Pod, Uid, ValueId};
+use model::{KeyId, NodeClaimName, Pod, Uid, ValueId};
 
 use super::order::Arrival;
 use crate::world::claim;
@@ -37,7 +36,9 @@ impl<'s> Crowds<'s> {
                 let key = spread.topology_key;
                 let mut by_domain = BTreeMap::new();
                 let mut add = |pod: &Pod, domain: Option<ValueId>| {
-                    if let Some(domain) = domain.filter(|_| counts(spread, pod, names)) {
+                    // One that leaves is counted no more.
+                    let is_there = pod.deletion_timestamp.is_none() && !pod.phase.is_terminal();
+                    if let Some(domain) = domain.filter(|_| is_there && spread.counts(pod, names)) {
                         *by_domain.entry(domain).or_default() += 1;
                     }
                 };
@@ -65,16 +66,6 @@ impl<'s> Crowds<'s> {
     }
 }
 
-/// Whether a spread counts the pod: one that leaves is counted no more.
-fn counts(spread: &TopologySpreadConstraint, pod: &Pod, names: &Interner) -> bool {
-    pod.deletion_timestamp.is_none()
-        && !pod.phase.is_terminal()
-        && spread.namespace == pod.name.namespace
-        && spread.selector.matches(&pod.labels, names)
-}
-
 fn domain_of(state: &State, place: &NodeClaimName, key: KeyId) -> Option<ValueId> {
-    let claim = state.node_claims.get(place)?;
-    let node = state.nodes_of_machine(claim::provider_id(claim)?).next()?;
-    node.model.labels.get(key)
+    claim::node(state, state.node_claims.get(place)?)?.model.labels.get(key)
 }

@@ -131,8 +131,7 @@ impl Inner {
     }
 
     fn look_ahead(&mut self, state: &State, now: Timestamp) {
-        let places = self.begun.values().flat_map(|begun| &begun.moves).map(|(_, place)| place);
-        let places = places.chain(self.expected.values().flatten().map(|it| &it.place)).collect();
+        let places = self.begun_places().chain(self.expected.values().flatten().map(|it| &it.place)).collect();
         let room = Room::of(state, &places);
         let largest = self.still_to_come(now).map(|requests| room.size(requests)).max().unwrap_or_default();
         let mut turns = std::mem::take(&mut self.order.turns);

@@ -111,13 +111,8 @@ impl Machine {
     /// Whether some of its pods wait, no others are to come, and only our taint keeps all of them away.
     pub(crate) fn lets_pods_in(&self) -> bool {
         let mut waiting = self.pods.iter().filter(|pod| pod.is_waiting()).peekable();
-        let is_complete = !self.expects_successors;
-        is_complete
-            && self.held
-            && self.usable
-            && self.tolerable
-            && waiting.peek().is_some()
-            && !waiting.any(|pod| pod.may_enter)
+        let is_ready = self.held && self.usable && !self.expects_successors;
+        is_ready && self.tolerable && waiting.peek().is_some() && !waiting.any(|pod| pod.may_enter)
     }
 }
 

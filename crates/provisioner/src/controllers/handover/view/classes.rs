@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use model::collections::NameSet;
-use model::pod::{PodAffinityTerm, PodShape, TopologySpreadConstraint};
+use model::pod::{PodAffinityTerm, PodShape};
 use model::{Interner, LabelSelector, NodeClaimName, Pod, ResourceId, ResourceVec, ValueId};
 
 use crate::world::store::NodeRecord;
@@ -90,10 +90,6 @@ impl SpreadingClass {
 pub(super) fn term_counts(term: &PodAffinityTerm, pod: &Pod, interner: &Interner) -> bool {
     let may_be_in = term.namespaces.contains(&pod.name.namespace) || term.namespace_selector != LabelSelector::Nothing;
     may_be_in && term.selector.matches(&pod.labels, interner)
-}
-
-pub(super) fn spread_counts(spread: &TopologySpreadConstraint, pod: &Pod, interner: &Interner) -> bool {
-    spread.namespace == pod.name.namespace && spread.selector.matches(&pod.labels, interner)
 }
 
 /// The values of a label that machines have for which pods wait.

@@ -270,7 +270,7 @@ impl<'a> Rule<'a> {
 
     fn counts(&self, pod: &Pod, interner: &Interner) -> bool {
         match self {
-            Self::Spread(spread) => spread_counts(spread, pod, interner),
+            Self::Spread(spread) => spread.counts(pod, interner),
             Self::Affinity(term) => term_counts(term, pod, interner),
         }
     }
