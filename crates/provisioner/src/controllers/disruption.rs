@@ -177,7 +177,7 @@ impl Disruption {
         let is_young = |shown: &Shown| self.context.successors.has_begun_lately(&shown.note.id, now);
         let steps = progress::together(steps, is_young);
         self.beat.busy();
-        self.close_places(&steps, &state).await;
+        self.close_places(&steps, &state, &memory.proposals).await;
         for (shown, step) in steps {
             self.beat.busy();
             self.step(shown, &state, step, memory).await;
@@ -185,8 +185,8 @@ impl Disruption {
     }
 
     /// Closes the machines to which pods go that are evicted from now on, and those of commands that have begun: these
-    /// pods would find room there.
-    async fn close_places(&self, steps: &[(&Shown, Step)], state: &State) {
+    /// pods would find room there. So they would on machines that are about to go.
+    async fn close_places(&self, steps: &[(&Shown, Step)], state: &State, proposals: &Proposals) {
         let finished = steps.iter().filter(|(_, step)| *step == Step::Finish);
         let mut places: BTreeSet<NodeClaimName> =
             finished.flat_map(|(shown, _)| self.expect_successors(shown, state)).collect();
@@ -194,6 +194,10 @@ impl Disruption {
             return;
         }
         places.extend(self.context.successors.places_of_begun());
+        let about_to_go = proposals.about_to_go();
+        let is_about_to_go = |claim: &&Arc<NodeClaim>| about_to_go.contains(&claim::uid(claim));
+        let about_to_go = state.node_claims.values().filter(is_about_to_go).map(|claim| claim.key());
+        places.extend(self.context.successors.shun(about_to_go.filter(|name| !places.contains(name)).collect()));
         failpoints::hit("disruption.before-hold");
         hold::close_places(&self.context, &places).await;
     }

@@ -61,6 +61,8 @@ struct Inner {
     /// Successors that have come and are not bound yet.
     coming: BTreeMap<Uid, Arrival>,
     order: Order,
+    /// Machines to which none of them is to come.
+    shunned: BTreeSet<NodeClaimName>,
     /// How many have left.
     left: u64,
     displacement: Displacement,
@@ -211,6 +213,16 @@ impl Successors {
         Some(place)
     }
 
+    /// Keeps the successors away from machines that are about to go themselves, in place of those that were told before.
+    /// Says from which: from none where these are more than the pods that are to come, since each of these costs another
+    /// command at most.
+    pub(crate) fn shun(&self, about_to_go: BTreeSet<NodeClaimName>) -> BTreeSet<NodeClaimName> {
+        let mut inner = self.inner.lock();
+        let expected: usize = inner.expected.values().map(Vec::len).sum();
+        inner.shunned = if about_to_go.len() <= expected { about_to_go } else { BTreeSet::new() };
+        inner.shunned.clone()
+    }
+
     /// A successor was bound, or is gone.
     fn has_come(&self, pod: &Uid) {
         self.inner.lock().coming.remove(pod);
@@ -243,11 +255,12 @@ impl Successors {
         self.inner.lock().begun_places().cloned().collect()
     }
 
-    /// The machines where successors have a place that have not come.
-    pub(crate) fn awaited_at(&self, now: Timestamp) -> NameSet<NodeClaimName> {
+    /// The machines that are to be closed, since successors that have not come have a place there, or are to go past.
+    pub(crate) fn closed_for(&self, now: Timestamp) -> NameSet<NodeClaimName> {
         let inner = self.inner.lock();
-        let expected = inner.expected.values().flatten().filter(|it| it.until > now).map(|it| &it.place);
-        inner.begun_places().chain(expected).cloned().collect()
+        let mut expected = inner.expected.values().flatten().filter(|it| it.until > now).map(|it| &it.place).peekable();
+        let shunned = expected.peek().is_some().then_some(&inner.shunned);
+        inner.begun_places().chain(expected).chain(shunned.into_iter().flatten()).cloned().collect()
     }
 
     /// What planners are to know now.
@@ -354,17 +367,24 @@ mod tests {
         assert!(successors.has_begun_lately("c", now));
         assert!(!successors.has_begun_lately("c", now.saturating_add(BEGUN_LATELY)));
         assert_eq!(successors.places_of_begun(), ["m1".into()].into());
-        assert_eq!(successors.awaited_at(now).len(), 1);
+        assert_eq!(successors.closed_for(now).len(), 1);
         let places = successors.expect("c", others().into_iter().chain([of_nobody]), now);
         assert_eq!(places, ["m1", "m2"].map(Into::into).into());
         assert!(!successors.has_begun_lately("c", now));
         assert_eq!(successors.expect("c", others(), now), BTreeSet::new(), "they are known");
-        let awaited = |at: Timestamp| BTreeSet::from_iter(successors.awaited_at(at));
+        let awaited = |at: Timestamp| BTreeSet::from_iter(successors.closed_for(at));
         assert_eq!(awaited(now), ["m1", "m2"].map(Into::into).into());
+        let shun =
+            |machines: &[&str]| successors.shun(machines.iter().map(|name| NodeClaimName::from(*name)).collect());
+        assert_eq!(shun(&["a", "b", "d", "e"]), BTreeSet::new(), "more than the three pods that are to come");
+        assert_eq!(awaited(now), ["m1", "m2"].map(Into::into).into());
+        assert_eq!(shun(&["a", "b"]), ["a", "b"].map(Into::into).into());
+        assert_eq!(awaited(now), ["a", "b", "m1", "m2"].map(Into::into).into());
+        assert_eq!(shun(&["b"]), ["b"].map(Into::into).into());
         for name in ["d", "e"] {
             assert!(successors.take(&pod(name, "web", "1"), &State::default(), now).is_some());
         }
-        assert_eq!(awaited(now), ["m2"].map(Into::into).into(), "that of the other controller");
+        assert_eq!(awaited(now), ["b", "m2"].map(Into::into).into(), "that of the other controller");
         assert_eq!(awaited(now.saturating_add(EXPECTED_FOR)), BTreeSet::new());
     }
 

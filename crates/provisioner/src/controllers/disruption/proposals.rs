@@ -9,7 +9,7 @@
 //! Differs: `disruption-pause`. What was rolled back is not begun again for a while, longer after each time: a machine
 //! whose replacement does not come would have one launched all the time otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{DurationMs, Timestamp, Uid};
 use scheduling::snapshot::fleet::Reason;
@@ -126,6 +126,14 @@ impl Proposals {
         }
         update.dropped = before.into_keys().collect();
         update
+    }
+
+    /// The NodeClaims that go before long, if nothing changes: what is proposed and has to wait for its time.
+    pub(crate) fn about_to_go(&self) -> BTreeSet<Uid> {
+        let waits = |key: &&Key| {
+            key.proposed_for() > DurationMs::ZERO && !key.going.iter().any(|uid| self.paused.contains_key(uid))
+        };
+        self.since.keys().filter(waits).flat_map(|key| key.going.iter().cloned()).collect()
     }
 
     /// Whether anything is proposed.
@@ -268,6 +276,18 @@ mod tests {
         // It could not begin for some reason, and others wait. So it is by a clock that was set back by an hour.
         assert_eq!(asked_for(&proposals, 46), [""; 0]);
         assert_eq!(asked_for(&proposals, -3_600), [""; 0]);
+    }
+
+    #[test]
+    fn what_waits_for_its_time_is_about_to_go_but_for_what_is_paused() {
+        let mut proposals = Proposals::default();
+        let [a, b] = ["a", "b"].map(|claim| key(Reason::Underutilized, claim));
+        proposals.update(&[a.clone(), b, key(Reason::Empty, "c"), key(Reason::Drifted, "d")], at(0));
+        let about_to_go = |proposals: &Proposals| Vec::from_iter(proposals.about_to_go());
+        assert_eq!(about_to_go(&proposals), ["a", "b", "c"].map(Uid::from));
+        proposals.begun(&a);
+        proposals.rolled_back(["b".into()], at(10));
+        assert_eq!(about_to_go(&proposals), ["c"].map(Uid::from));
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Driver {
             // Nobody asks for either while no machine is to be opened.
             if !nodes.is_empty() {
                 let assignments = &self.context.assignments;
-                let awaited = self.context.successors.awaited_at(self.context.clock.now());
+                let awaited = self.context.successors.closed_for(self.context.clock.now());
                 view = view::build(&state, assignments, awaited, &nodes, self.context.options.hand_over.mode);
                 late = view::late(&state, assignments);
             }

@@ -264,7 +264,7 @@ impl Engine {
         self.waiting = waiting;
         let is_filling_over = now >= self.tolerating_ends();
         for (node, seen) in view {
-            if seen.expects_successors && !self.machines.contains_key(node) {
+            if seen.waits_for_successors && !self.machines.contains_key(node) {
                 // The first of its pods are about to be evicted.
                 self.last_progress = now;
             }

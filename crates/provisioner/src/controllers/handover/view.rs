@@ -24,8 +24,8 @@ use crate::world::store::{NodeRecord, State};
 use crate::world::{claim, machine_devices};
 use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass};
 
-/// The machines among those nodes that are to be handed over. Nodes that are leaving are not. Successors that have not
-/// come are `awaited` by these.
+/// The machines among those nodes that are to be handed over. Nodes that are leaving are not. Those of `awaited`
+/// are closed until successors have come that are on their way.
 pub(crate) fn build<'a>(
     state: &State,
     assignments: &Assignments,
@@ -71,7 +71,7 @@ struct Cluster<'a> {
     promised: Arc<NameMap<Uid, usize>>,
     /// Of the pods that the plan wants bound after others.
     stages: Arc<NameMap<Uid, u32>>,
-    /// The machines where successors of pods that are evicted have a place, and have not come.
+    /// The machines that are closed until successors of pods that are evicted have come.
     awaited: NameSet<NodeClaimName>,
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
@@ -284,7 +284,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         nominate: may_nominate(state, node, &waiting),
         attracts,
         needs_no_patches: false,
-        expects_successors: node_claim.is_some_and(|name| cluster.awaited.contains(name)),
+        waits_for_successors: node_claim.is_some_and(|name| cluster.awaited.contains(name)),
         pods: found.iter().map(|pod| planned_pod(cluster, pod, node, own_value)).collect(),
         onlookers: onlookers(cluster, node, node_claim, own_value, &waiting),
     }

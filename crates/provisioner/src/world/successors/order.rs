@@ -27,9 +27,12 @@ use crate::world::store::State;
 
 /// Longest that a pod stays for others once its node is drained.
 const LONGEST: DurationMs = DurationMs::from_seconds(120);
-/// How long one is waited for that may go, or has come and is not bound: pods that may not be evicted, and workloads
-/// that were scaled down meanwhile, keep others no longer.
+/// How long one is waited for that may go: pods that may not be evicted, and workloads that were scaled down meanwhile,
+/// keep others no longer.
 const WAITED_FOR: DurationMs = DurationMs::from_seconds(20);
+/// How long one is waited for that has come and is not bound: whom a spread lets in only once others have left would
+/// keep these.
+const BOUND_WITHIN: DurationMs = DurationMs::from_seconds(3);
 /// How long one is waited for whose node is not drained yet.
 const DRAINED_WITHIN: DurationMs = DurationMs::from_seconds(5);
 /// For how long it is known what goes first: it is asked for each pod that could leave, again and again.
@@ -82,7 +85,7 @@ impl Arrival {
     }
 
     fn is_to_be_bound(&self, now: Timestamp) -> bool {
-        now.since(self.since) < WAITED_FOR
+        now.since(self.since) < BOUND_WITHIN
     }
 }
 

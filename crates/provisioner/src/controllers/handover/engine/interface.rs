@@ -98,8 +98,9 @@ pub(crate) struct Machine {
     /// Whether no order of binding undoes the plan for it if it opens now, with none of its pods patched; see
     /// [`economy`](crate::controllers::handover::economy).
     pub needs_no_patches: bool,
-    /// Whether pods have a place here that do not exist yet: those that they are to succeed are being evicted.
-    pub expects_successors: bool,
+    /// Whether it is closed until pods have come that do not exist yet, since those that they are to succeed are being
+    /// evicted: they have a place here, or are to go past.
+    pub waits_for_successors: bool,
     /// The pods it was planned for.
     pub pods: Vec<PlannedPod>,
     /// Pods of other machines that are to be spread and count only nodes that they tolerate: they wait until they see
@@ -111,7 +112,7 @@ impl Machine {
     /// Whether some of its pods wait, no others are to come, and only our taint keeps all of them away.
     pub(crate) fn lets_pods_in(&self) -> bool {
         let mut waiting = self.pods.iter().filter(|pod| pod.is_waiting()).peekable();
-        let is_ready = self.held && self.usable && !self.expects_successors;
+        let is_ready = self.held && self.usable && !self.waits_for_successors;
         is_ready && self.tolerable && waiting.peek().is_some() && !waiting.any(|pod| pod.may_enter)
     }
 }

@@ -90,7 +90,7 @@ impl Cluster {
             nominate: true,
             attracts: Attracts::Nobody,
             needs_no_patches: false,
-            expects_successors: false,
+            waits_for_successors: false,
             onlookers: Vec::new(),
             pods: pods.iter().map(|pod| planned(pod)).collect(),
         };

@@ -50,7 +50,7 @@ impl Engine {
             }
             let patient = now < deferral_ends(&config, machine, last_progress);
             // Who has not come yet is waited for as long as who has, and is not bound.
-            let (mut waiting, mut deferred) = (seen.expects_successors, false);
+            let (mut waiting, mut deferred) = (seen.waits_for_successors, false);
             for pod in seen.pods.iter().filter(|pod| pod.is_waiting()) {
                 waiting = true;
                 if pod.may_enter {

@@ -126,7 +126,7 @@ fn each_planned_pod_is_nominated_only_if_it_is_ours_to_nominate() {
 }
 
 #[test]
-fn a_machine_expects_successors_and_opens_for_none_of_its_pods_before_all_have_come() {
+fn a_machine_waits_for_successors_and_opens_for_none_of_its_pods_before_all_have_come() {
     let store = store(json!([{"key": "dovetail.sh/held", "value": "c", "effect": "NoSchedule"}]), true);
     let assignments = Assignments::default();
     assignments.assign(&"c".into(), [waiting("a").uid]);
@@ -135,7 +135,7 @@ fn a_machine_expects_successors_and_opens_for_none_of_its_pods_before_all_have_c
         let awaited = awaited.iter().map(|name| NodeClaimName::from(*name)).collect();
         build(&store.read(), &assignments, awaited, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap()
     };
-    let facts = |machine: &Machine| (machine.expects_successors, machine.lets_pods_in(), machine.needs_no_patches);
+    let facts = |machine: &Machine| (machine.waits_for_successors, machine.lets_pods_in(), machine.needs_no_patches);
     assert_eq!(facts(&seen(&["other"])), (false, true, true));
     assert_eq!(facts(&seen(&["c", "other"])), (true, false, false));
 }

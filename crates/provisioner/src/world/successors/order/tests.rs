@@ -105,6 +105,17 @@ fn small_pods_stay_until_large_ones_of_any_machine_have_found_their_places_or_fo
 }
 
 #[test]
+fn who_has_come_and_is_not_bound_keeps_others_for_a_moment_only() {
+    let (successors, cluster) = (Successors::default(), Cluster::new());
+    let pods = [cluster.pod("large", "large", "4", None), cluster.pod("small", "small", "1", None)];
+    successors.expect("c", moves(&pods), at(0));
+    assert!(successors.take(&cluster.pod("new", "large", "4", None), &State::default(), at(1)).is_some());
+    let staying = |seconds: i64| staying(&successors, &cluster, &pods[1..], at(seconds));
+    assert_eq!(staying(3), ["small"]);
+    assert_eq!(staying(4), NOBODY);
+}
+
+#[test]
 fn what_is_not_drained_yet_keeps_smaller_pods_for_a_moment_only() {
     let (successors, cluster) = (Successors::default(), Cluster::new());
     let pods = [cluster.pod("large", "large", "4", None), cluster.pod("small", "small", "1", None)];
@@ -175,13 +186,13 @@ fn small_pods_stay_while_large_ones_go_zone_by_zone() {
     let waiting = |seconds: i64| staying(&successors, &cluster, &pods, at(seconds));
     assert_eq!(waiting(0), ["large-b", "small"]);
     let back = come_back(&successors, &cluster, &pods[0], at(10));
-    assert_eq!(waiting(19), ["large-b", "small"]);
+    assert_eq!(waiting(12), ["large-b", "small"]);
     successors.has_come(&back);
-    assert_eq!(waiting(20), ["small"]);
-    let back = come_back(&successors, &cluster, &pods[1], at(30));
-    assert_eq!(waiting(39), ["small"]);
+    assert_eq!(waiting(13), ["small"]);
+    let back = come_back(&successors, &cluster, &pods[1], at(20));
+    assert_eq!(waiting(22), ["small"]);
     successors.has_come(&back);
-    assert_eq!(waiting(40), NOBODY);
+    assert_eq!(waiting(23), NOBODY);
 }
 
 #[test]

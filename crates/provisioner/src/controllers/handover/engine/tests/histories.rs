@@ -22,7 +22,7 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
             let kinds = [Attracts::LetIn, Attracts::Others, Attracts::Nobody];
             machine.needs_no_patches = random.below(3) == 0;
             machine.attracts = kinds[random.below(5).min(2) as usize];
-            machine.expects_successors = random.below(4) == 0;
+            machine.waits_for_successors = random.below(4) == 0;
             for pod in &mut machine.pods {
                 if random.below(5) == 0 {
                     pod.state = PodState::HandsOff;
@@ -45,7 +45,7 @@ fn whatever_happens_every_machine_opens_and_no_pod_is_patched_too_often() {
                 cluster.at(random.below(20_000) as i64, Effect::Change(change, node.as_str().into()));
             }
             if random.below(2) == 0 {
-                let change = |machine: &mut Machine| machine.expects_successors = false;
+                let change = |machine: &mut Machine| machine.waits_for_successors = false;
                 cluster.at(random.below(60_000) as i64, Effect::Change(change, node.as_str().into()));
             }
             match random.below(10) {

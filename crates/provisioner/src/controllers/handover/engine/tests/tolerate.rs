@@ -65,14 +65,14 @@ fn a_machine_that_pods_move_to_is_closed_until_the_last_has_come_or_no_more_come
     ] {
         let mut cluster = Cluster::new(Config::default());
         let machine = cluster.machine("a", &[]);
-        (machine.usable, machine.expects_successors) = (true, true);
+        (machine.usable, machine.waits_for_successors) = (true, true);
         if come > 0 {
             cluster.at(5_000, Effect::Change(|machine| machine.pods.push(planned("1")), "a".into()));
         }
         if come > 1 {
             let last = |machine: &mut Machine| {
                 machine.pods.push(planned("2"));
-                machine.expects_successors = false;
+                machine.waits_for_successors = false;
             };
             cluster.at(16_000, Effect::Change(last, "a".into()));
         }
