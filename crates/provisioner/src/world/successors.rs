@@ -213,9 +213,9 @@ impl Successors {
         Some(place)
     }
 
-    /// Keeps the successors away from machines that are about to go themselves, in place of those that were told before.
-    /// Says from which: from none where these are more than the pods that are to come, since each of these costs another
-    /// command at most.
+    /// Keeps the successors away from machines that are about to go themselves, in place of those that were told
+    /// before. Says from which: from none where these are more than the pods that are to come, since each of these
+    /// costs another command at most.
     pub(crate) fn shun(&self, about_to_go: BTreeSet<NodeClaimName>) -> BTreeSet<NodeClaimName> {
         let mut inner = self.inner.lock();
         let expected: usize = inner.expected.values().map(Vec::len).sum();
