@@ -194,9 +194,7 @@ impl Disruption {
             return;
         }
         places.extend(self.context.successors.places_of_begun());
-        let about_to_go = proposals.about_to_go();
-        let is_about_to_go = |claim: &&Arc<NodeClaim>| about_to_go.contains(&claim::uid(claim));
-        let about_to_go = state.node_claims.values().filter(is_about_to_go).map(|claim| claim.key());
+        let about_to_go = named(state, &proposals.about_to_go(self.context.clock.now())).into_iter().flatten();
         places.extend(self.context.successors.shun(about_to_go.filter(|name| !places.contains(name)).collect()));
         failpoints::hit("disruption.before-hold");
         hold::close_places(&self.context, &places).await;

@@ -1,7 +1,8 @@
 //! The taint `dovetail.sh/held`: a Node that carries it takes only pods that were planned for it.
 //!
 //! A new machine has it from its registration, if planned pods wait for it; any other gets it while pods of a
-//! disruption command move there. The hand-over lets these in, and takes it off again, whoever has put it there.
+//! disruption command move there, or are to go past it since it is about to go. The hand-over lets in whose place it
+//! is, and takes it off again, whoever has put it there.
 //!
 //! Differs: `places-held`. Karpenter leaves it to kube-scheduler where evicted pods come back.
 //!
@@ -54,8 +55,9 @@ pub(crate) async fn open(context: &Context, node: &Node) -> bool {
     set_taints(context, node, |taints| taints.retain(|taint| !is_hold(taint))).await
 }
 
-/// Closes the machines to which pods are about to move, so that what was planned for these is not taken by others that
-/// kube-scheduler places first. A wish: pods find their way to a machine that could not be closed as well, mostly.
+/// Closes the machines to which pods are about to move, or are not to come, so that what was planned for these is not
+/// taken by others that kube-scheduler places first. A wish: pods find their way to a machine that could not be closed
+/// as well, mostly.
 pub(crate) async fn close_places(context: &Context, places: &BTreeSet<NodeClaimName>) {
     if context.options.hand_over.mode != HandOverMode::Tolerate {
         return;

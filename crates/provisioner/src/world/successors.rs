@@ -372,20 +372,20 @@ mod tests {
         assert_eq!(places, ["m1", "m2"].map(Into::into).into());
         assert!(!successors.has_begun_lately("c", now));
         assert_eq!(successors.expect("c", others(), now), BTreeSet::new(), "they are known");
-        let awaited = |at: Timestamp| BTreeSet::from_iter(successors.closed_for(at));
-        assert_eq!(awaited(now), ["m1", "m2"].map(Into::into).into());
+        let closed = |at: Timestamp| BTreeSet::from_iter(successors.closed_for(at));
+        assert_eq!(closed(now), ["m1", "m2"].map(Into::into).into());
         let shun =
             |machines: &[&str]| successors.shun(machines.iter().map(|name| NodeClaimName::from(*name)).collect());
         assert_eq!(shun(&["a", "b", "d", "e"]), BTreeSet::new(), "more than the three pods that are to come");
-        assert_eq!(awaited(now), ["m1", "m2"].map(Into::into).into());
+        assert_eq!(closed(now), ["m1", "m2"].map(Into::into).into());
         assert_eq!(shun(&["a", "b"]), ["a", "b"].map(Into::into).into());
-        assert_eq!(awaited(now), ["a", "b", "m1", "m2"].map(Into::into).into());
+        assert_eq!(closed(now), ["a", "b", "m1", "m2"].map(Into::into).into());
         assert_eq!(shun(&["b"]), ["b"].map(Into::into).into());
         for name in ["d", "e"] {
             assert!(successors.take(&pod(name, "web", "1"), &State::default(), now).is_some());
         }
-        assert_eq!(awaited(now), ["b", "m2"].map(Into::into).into(), "that of the other controller");
-        assert_eq!(awaited(now.saturating_add(EXPECTED_FOR)), BTreeSet::new());
+        assert_eq!(closed(now), ["b", "m2"].map(Into::into).into(), "that of the other controller");
+        assert_eq!(closed(now.saturating_add(EXPECTED_FOR)), BTreeSet::new());
     }
 
     #[test]

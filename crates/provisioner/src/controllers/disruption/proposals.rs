@@ -9,7 +9,7 @@
 //! Differs: `disruption-pause`. What was rolled back is not begun again for a while, longer after each time: a machine
 //! whose replacement does not come would have one launched all the time otherwise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use model::{DurationMs, Timestamp, Uid};
 use scheduling::snapshot::fleet::Reason;
@@ -91,9 +91,8 @@ impl Proposals {
         let is_lately = |since: &Timestamp| {
             now.since(*since) <= DurationMs(PROPOSED_FOR.0 + STANDS_FOR.0) && since.since(now) <= PROPOSED_FOR
         };
-        let is_paused = |uid: &Uid| self.paused.get(uid).is_some_and(|pause| pause.until > now);
         let may_begin = |(key, since): &(&Key, &Timestamp)| {
-            key.reason == Reason::Underutilized && is_lately(since) && !key.going.iter().any(is_paused)
+            key.reason == Reason::Underutilized && is_lately(since) && !self.is_paused(key, now)
         };
         self.since.iter().filter(may_begin).map(|(key, _)| key.going.clone()).collect()
     }
@@ -128,12 +127,16 @@ impl Proposals {
         update
     }
 
-    /// The NodeClaims that go before long, if nothing changes: what is proposed and has to wait for its time.
-    pub(crate) fn about_to_go(&self) -> BTreeSet<Uid> {
-        let waits = |key: &&Key| {
-            key.proposed_for() > DurationMs::ZERO && !key.going.iter().any(|uid| self.paused.contains_key(uid))
-        };
-        self.since.keys().filter(waits).flat_map(|key| key.going.iter().cloned()).collect()
+    /// What goes before long, if nothing changes, since it is proposed and has to wait for its time: the NodeClaims, by
+    /// command.
+    pub(crate) fn about_to_go(&self, now: Timestamp) -> Vec<Vec<Uid>> {
+        let waits = |key: &&Key| key.proposed_for() > DurationMs::ZERO && !self.is_paused(key, now);
+        self.since.keys().filter(waits).map(|key| key.going.clone()).collect()
+    }
+
+    /// Whether a command for one of these was rolled back lately.
+    fn is_paused(&self, key: &Key, now: Timestamp) -> bool {
+        key.going.iter().any(|uid| self.paused.get(uid).is_some_and(|pause| pause.until > now))
     }
 
     /// Whether anything is proposed.
@@ -283,7 +286,11 @@ mod tests {
         let mut proposals = Proposals::default();
         let [a, b] = ["a", "b"].map(|claim| key(Reason::Underutilized, claim));
         proposals.update(&[a.clone(), b, key(Reason::Empty, "c"), key(Reason::Drifted, "d")], at(0));
-        let about_to_go = |proposals: &Proposals| Vec::from_iter(proposals.about_to_go());
+        let about_to_go = |proposals: &Proposals| {
+            let mut going = proposals.about_to_go(at(10)).concat();
+            going.sort();
+            going
+        };
         assert_eq!(about_to_go(&proposals), ["a", "b", "c"].map(Uid::from));
         proposals.begun(&a);
         proposals.rolled_back(["b".into()], at(10));

@@ -226,8 +226,8 @@ impl Driver {
             // Nobody asks for either while no machine is to be opened.
             if !nodes.is_empty() {
                 let assignments = &self.context.assignments;
-                let awaited = self.context.successors.closed_for(self.context.clock.now());
-                view = view::build(&state, assignments, awaited, &nodes, self.context.options.hand_over.mode);
+                let closed = self.context.successors.closed_for(self.context.clock.now());
+                view = view::build(&state, assignments, closed, &nodes, self.context.options.hand_over.mode);
                 late = view::late(&state, assignments);
             }
             let surroundings = Surroundings { expected_until, waiting_pods: state.unbound_pods_count(), late };

@@ -24,12 +24,12 @@ use crate::world::store::{NodeRecord, State};
 use crate::world::{claim, machine_devices};
 use classes::{Awaited, Domains, Machines, Shape, SpreadingClass, WaitingClass};
 
-/// The machines among those nodes that are to be handed over. Nodes that are leaving are not. Those of `awaited`
-/// are closed until successors have come that are on their way.
+/// The machines among those nodes that are to be handed over. Nodes that are leaving are not. Those of `closed`
+/// are so until successors have come that are on their way.
 pub(crate) fn build<'a>(
     state: &State,
     assignments: &Assignments,
-    awaited: NameSet<NodeClaimName>,
+    closed: NameSet<NodeClaimName>,
     nodes: impl IntoIterator<Item = &'a NodeName>,
     mode: HandOverMode,
 ) -> View {
@@ -41,7 +41,7 @@ pub(crate) fn build<'a>(
         claims,
         promised,
         stages,
-        awaited,
+        closed,
         mode,
         waiting: OnceCell::new(),
         spreading: OnceCell::new(),
@@ -72,7 +72,7 @@ struct Cluster<'a> {
     /// Of the pods that the plan wants bound after others.
     stages: Arc<NameMap<Uid, u32>>,
     /// The machines that are closed until successors of pods that are evicted have come.
-    awaited: NameSet<NodeClaimName>,
+    closed: NameSet<NodeClaimName>,
     mode: HandOverMode,
     waiting: OnceCell<NameMap<WaitingClass, Awaited>>,
     spreading: OnceCell<NameMap<SpreadingClass, Vec<Domains>>>,
@@ -284,7 +284,7 @@ fn machine(cluster: &Cluster<'_>, node: &NodeRecord) -> Machine {
         nominate: may_nominate(state, node, &waiting),
         attracts,
         needs_no_patches: false,
-        waits_for_successors: node_claim.is_some_and(|name| cluster.awaited.contains(name)),
+        waits_for_successors: node_claim.is_some_and(|name| cluster.closed.contains(name)),
         pods: found.iter().map(|pod| planned_pod(cluster, pod, node, own_value)).collect(),
         onlookers: onlookers(cluster, node, node_claim, own_value, &waiting),
     }

@@ -131,9 +131,9 @@ fn a_machine_waits_for_successors_and_opens_for_none_of_its_pods_before_all_have
     let assignments = Assignments::default();
     assignments.assign(&"c".into(), [waiting("a").uid]);
     store.apply(waiting("a"), revision(&waiting("a").uid));
-    let seen = |awaited: &[&str]| {
-        let awaited = awaited.iter().map(|name| NodeClaimName::from(*name)).collect();
-        build(&store.read(), &assignments, awaited, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap()
+    let seen = |closed: &[&str]| {
+        let closed = closed.iter().map(|name| NodeClaimName::from(*name)).collect();
+        build(&store.read(), &assignments, closed, [&"n".into()], HandOverMode::Tolerate).remove("n").unwrap()
     };
     let facts = |machine: &Machine| (machine.waits_for_successors, machine.lets_pods_in(), machine.needs_no_patches);
     assert_eq!(facts(&seen(&["other"])), (false, true, true));
