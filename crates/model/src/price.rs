@@ -126,5 +126,17 @@ impl fmt::Display for PriceNanoUsdPerHour {
     }
 }
 
+/// A price for people: four places, and in full if it would look like nothing then.
+pub fn short(price: PriceNanoUsdPerHour) -> String {
+    const SMALL: i64 = 1_000_000;
+    if price.0 == 0 || price.0 >= SMALL { format!("{price:.4}") } else { price.to_string() }
+}
+
+/// Two prices that are compared in one sentence: [`short`], and in full if four places do not tell them apart.
+pub fn short_apart(a: PriceNanoUsdPerHour, b: PriceNanoUsdPerHour) -> (String, String) {
+    let (short_a, short_b) = (short(a), short(b));
+    if short_a == short_b && a != b { (a.to_string(), b.to_string()) } else { (short_a, short_b) }
+}
+
 #[cfg(test)]
 mod tests;

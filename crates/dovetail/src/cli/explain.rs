@@ -8,6 +8,7 @@ use clap::Subcommand;
 use cluster::device_prices::{self, Stranded};
 use decode::manifests::Manifest;
 use model::pod::SchedulingState;
+use model::price::short;
 use model::quantity::Rounding;
 use model::{Interner, NamespacedName, Pod, ResourceId, ResourceVec};
 use scheduling::disruption::plan_disruption;
@@ -18,7 +19,6 @@ use scheduling::snapshot::{Excluded, Node, NodeId, NodeState, PodId, Snapshot};
 
 use super::input::{Documents, Input, InputArgs, scheduler_config};
 use super::live::{self, LiveOptions};
-use super::plan::table::short;
 use super::progress::Progress;
 use super::report::{claim_name, next_best, plural};
 use super::{Outcome, output};

@@ -390,7 +390,7 @@ fn two_policies_are_compared() {
 
         Go with eviction-price=0, stay with eviction-price=0.2,consolidation-horizon=1h
           general-f
-            is in use; removing it can save at most $0.054294968/h, but its evictions require a saving of $0.20/h
+            is in use; removing it can save at most $0.0542/h, but its evictions require a saving of $0.2000/h
 
         eviction-price=0.2,consolidation-horizon=1h ends $0.0542/h above eviction-price=0, with 1 eviction less: $0.0542/h for each
     "#]].assert_eq(&compared("all.yaml", prices, &[]).transcript());

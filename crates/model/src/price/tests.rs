@@ -66,6 +66,18 @@ fn printed_with_the_places_it_has() {
 }
 
 #[test]
+fn people_read_four_places_where_these_tell_enough() {
+    let price = PriceNanoUsdPerHour;
+    assert_eq!(short(price(0)), "$0.0000/h");
+    assert_eq!(short(price(10_490_855)), "$0.0104/h");
+    assert_eq!(short(price(999_999)), "$0.000999999/h");
+    let both = |a, b| short_apart(price(a), price(b));
+    assert_eq!(both(10_490_855, 105_000_000), ("$0.0104/h".to_owned(), "$0.1050/h".to_owned()));
+    assert_eq!(both(10_490_855, 10_490_856), ("$0.010490855/h".to_owned(), "$0.010490856/h".to_owned()));
+    assert_eq!(both(10_490_855, 10_490_855), ("$0.0104/h".to_owned(), "$0.0104/h".to_owned()));
+}
+
+#[test]
 fn arithmetic_does_not_wrap_around() {
     let most = PriceNanoUsdPerHour(i64::MAX);
     assert_eq!(most.checked_add(PriceNanoUsdPerHour(1)), None);

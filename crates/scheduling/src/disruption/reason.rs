@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::price::{short, short_apart};
 use model::{DurationMs, NamespacedName, NodePoolName, PriceNanoUsdPerHour, Timestamp};
 
 use crate::plan::Verdict;
@@ -344,25 +345,32 @@ impl Unconsolidatable {
                 format!("is in use, and nodepool {pool} removes empty nodes only (consolidationPolicy: WhenEmpty)")
             }
             Self::PriceUnknown => "is in use, and its price is unknown: no known offering matches it".to_owned(),
-            Self::NothingToGain { price, bound } => format!(
-                "is in use, and nothing can be saved: the nodes that could be removed cost {price}, and capacity for \
-                 their pods costs at least {bound}"
-            ),
+            Self::NothingToGain { price, bound } => {
+                let (price, bound) = short_apart(*price, *bound);
+                format!(
+                    "is in use, and nothing can be saved: the nodes that could be removed cost {price}, and capacity \
+                     for their pods costs at least {bound}"
+                )
+            }
             Self::WorthItsPrice { price, most } if most.0 <= 0 => {
-                format!("is in use, and removing it cannot save any of its price, {price}")
+                format!("is in use, and removing it cannot save any of its price, {}", short(*price))
             }
             Self::WorthItsPrice { price, most } => {
+                let (most, price) = short_apart(*most, *price);
                 format!("is in use, and removing it can save at most {most} of its price, {price}")
             }
             Self::CannotPay { most, wanted } => {
+                let (most, wanted) = short_apart(*most, *wanted);
                 format!(
                     "is in use; removing it can save at most {most}, but its evictions require a saving of {wanted}"
                 )
             }
             Self::NoSaving { price, replacements } => {
+                let (price, replacements) = short_apart(*price, *replacements);
                 format!("is in use, and costs {price}; its replacements would cost at least {replacements}")
             }
             Self::DoesNotPay { saving, wanted } => {
+                let (saving, wanted) = short_apart(*saving, *wanted);
                 format!("could be consolidated to save {saving}, but its evictions require a saving of {wanted}")
             }
             Self::SpotToSpotOff => {

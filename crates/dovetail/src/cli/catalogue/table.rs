@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use api::labels::{CAPACITY_TYPE_ON_DEMAND, CAPACITY_TYPE_SPOT};
 use api::resources::{CPU, MEMORY, PODS};
 use comfy_table::Cell;
+use model::price::short;
 use model::quantity::Rounding;
 use model::{PriceNanoUsdPerHour, Quantity};
 use serde_json::Value;
 
 use super::report::{Driver, Kind, Type};
 use crate::cli::overlay::table;
-use crate::cli::plan::table::{right, short};
+use crate::cli::plan::table::right;
 
 /// A line for each type: what pods can use of it, its least prices, its devices.
 pub(super) fn list(types: &[Type]) -> String {

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use decode::manifests::Manifest;
-use model::PriceNanoUsdPerHour;
+use model::price::{PriceNanoUsdPerHour, short};
 use serde::Serialize;
 
-use super::table::{finished, right, short, table};
+use super::table::{finished, right, table};
 use super::{Args, Format, plan_of};
 use crate::cli::input::{Documents, Input};
 use crate::cli::progress::Progress;

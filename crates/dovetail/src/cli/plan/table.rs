@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use model::{PriceNanoUsdPerHour, Quantity, quantity::Rounding};
+use model::price::{PriceNanoUsdPerHour, short};
+use model::{Quantity, quantity::Rounding};
 
 use crate::cli::report::{DecidedBy, NodeClaim, Placement, PodDeviceCosts, Reason, Report, plural};
 
@@ -322,10 +323,4 @@ fn summary(report: &Report) -> String {
         let _ = writeln!(text, "Ignored: {}", kinds.join(", "));
     }
     text
-}
-
-/// A price to four places; one that would then look like nothing in full.
-pub(in crate::cli) fn short(price: PriceNanoUsdPerHour) -> String {
-    const SMALL: i64 = 1_000_000;
-    if price.0 == 0 || price.0 >= SMALL { format!("{price:.4}") } else { price.to_string() }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use model::PriceNanoUsdPerHour;
+use model::price::{PriceNanoUsdPerHour, short};
 use serde::Serialize;
 
 use super::policy::Policy;
 use super::table::{self, signed};
 use super::{Planned, Report, output, planned};
 use crate::cli::input::Documents;
-use crate::cli::plan::table::{Detail, finished, listed, right, short, table};
+use crate::cli::plan::table::{Detail, finished, listed, right, table};
 use crate::cli::plan::{Args, Format, compare};
 use crate::cli::report::plural;
 use crate::cli::{Outcome, input::Input};

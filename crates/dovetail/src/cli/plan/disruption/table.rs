@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use comfy_table::Cell;
-use model::PriceNanoUsdPerHour;
+use model::price::{PriceNanoUsdPerHour, short};
 
-use super::super::table::{Detail, finished, listed, right, short, table};
+use super::super::table::{Detail, finished, listed, right, table};
 use super::{Command, Node, NodePool, Report};
 use crate::cli::report::plural;
 
