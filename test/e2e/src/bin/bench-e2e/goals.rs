@@ -106,13 +106,16 @@ pub(crate) fn print_scale_down(pods: usize, ours: &ScaledDown, karpenter: Option
     let is_in_time = ours.settled.is_some_and(|settled| settled < goal.settled);
     let settled = ours.settled.map_or_else(|| "not".to_owned(), |settled| format!("{:.1} s", settled.as_secs_f64()));
     let price = ours.price_nano_usd_per_hour as f64 / 1e9;
-    let of_karpenter = karpenter.map_or(goal.karpenter_recreated, |karpenter| karpenter.recreated);
+    let (of_karpenter, when) = match karpenter {
+        Some(karpenter) => (karpenter.recreated, "in this run"),
+        None => (goal.karpenter_recreated, "on another computer"),
+    };
     show(&[
         (is_in_time, format!("settled in less than {} s", goal.settled.as_secs()), settled),
         (price <= goal.dollars_per_hour, format!("at most ${:.1}/h", goal.dollars_per_hour), format!("${price:.2}/h")),
         (
             2 * ours.recreated <= of_karpenter,
-            format!("half of the {of_karpenter} pods that Karpenter moved"),
+            format!("half of the {of_karpenter} pods that Karpenter moved {when}"),
             ours.recreated.to_string(),
         ),
     ]);
