@@ -118,6 +118,13 @@ func TestDefaultGatesSetNoFlag(t *testing.T) {
 	}
 }
 
+func TestNodesThatKwokIsLateWithAreNotGivenUp(t *testing.T) {
+	args := arguments(layout{"D"}, ports{}, features{})
+	if joined := strings.Join(args[ControllerManager], " "); !strings.Contains(joined, nodeGrace) {
+		t.Errorf("no %s among %s", nodeGrace, joined)
+	}
+}
+
 func TestAllGatesReachTheThreeComponentsThatReadThem(t *testing.T) {
 	all, err := resolveFeatures(GatesAll, nil)
 	if err != nil {

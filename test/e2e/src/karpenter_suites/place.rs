@@ -18,10 +18,6 @@ use crate::cluster::Cluster;
 use crate::controller::{self, Supervisor};
 use crate::{Platform, apply, eventually, install};
 
-/// kwok's heartbeats come late on a busy computer, and a node that was given up for that gets none any more. Nothing of
-/// what is measured is about nodes that fail.
-const PATIENT: &str = "controller-manager=--node-monitor-grace-period=10m";
-
 /// Stages of kwok that the suites were written for, in Karpenter's module: pods that end as an annotation says, and
 /// pods that never become ready.
 const STAGES: [&str; 2] = ["hack/kwok/stages/pod-delete.yaml", "hack/kwok/stages/pod-unhealthy.yaml"];
@@ -88,8 +84,7 @@ impl Place {
             arguments.extend(["--kwok-stage".to_owned(), means.module.join(stage).display().to_string()]);
         }
         if let Some(address) = &address {
-            let more = [stand_in::argument(address), PATIENT.to_owned()];
-            arguments.extend(more.into_iter().flat_map(|argument| ["--arg".to_owned(), argument]));
+            arguments.extend(["--arg".to_owned(), stand_in::argument(address)]);
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let cluster = Cluster::without_node_class(&name, Platform::default(), &arguments).await?;
