@@ -49,9 +49,9 @@ func (p ports) metricsURLs() map[string]string {
 // openPaths are for everybody: nobody gave these components credentials to ask the apiserver who may read them.
 const openPaths = "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics"
 
-// nodeGrace is longer than any test. kwok begins its wait of 20 s before the next heartbeat anew with each change of the
-// Node, and heartbeats come late on a busy computer: after the default of 50 s nodes were given up that had been tainted
-// and opened every ten seconds. kwok leaves pods unready that were made so for that.
+// nodeGrace is far longer than kwok's heartbeats are late. kwok begins its wait of 20 s before the next one anew with
+// each change of the Node, and is late on a busy computer: after the default of 50 s nodes were given up that had been
+// tainted and opened every ten seconds. kwok leaves pods unready that were made so for that.
 const nodeGrace = "--node-monitor-grace-period=10m"
 
 // arguments gives the arguments of each component. Only flags that upstream's own binaries know are used, so that they can
