@@ -13,9 +13,7 @@ use super::bounds::{Bounds, Openings};
 use super::exchanges::Exchanges;
 use super::trials::{Gain, Trials};
 use super::{CouldGo, Left};
-use crate::tuning::{
-    CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, STEPS_OF_EXCHANGES, SURPLUS_PREFIXES, TRIMMING_TRIALS,
-};
+use crate::tuning::{CONSOLIDATION_STEPS, LARGEST_PREFIX, RELATED_MACHINES, SURPLUS_PREFIXES, TRIMMING_TRIALS};
 
 /// The sets that bring most of all that was tried, in the order in which they are to be taken.
 pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds, exchanges: &mut Exchanges) -> Vec<Vec<usize>> {
@@ -32,7 +30,6 @@ pub(super) fn best_sets(trials: &mut Trials<'_, '_>, bounds: &Bounds, exchanges:
             best = end;
         }
     }
-    trials.refill(STEPS_OF_EXCHANGES);
     let improved = exchanges.improve(trials, &walk, best);
     trials.refill(CONSOLIDATION_STEPS);
     walk.without_needless(trials, improved).sets
