@@ -412,7 +412,7 @@ pub(crate) const EXCHANGES_IN_VAIN: usize = 5000;
 
 /// By how much evictions count for more where fewer of them are looked for, as a fraction; and what may be given up for
 /// that, one part in so many of what a plan brings. By five beginnings of the random numbers C2-300 came to 187.6
-/// evictions in the mean (186 to 189) for $79.73 to $79.92 so, with 2.5 to 189.4 (185 to 194), with 2.7 to 190.8.
+/// evictions in the mean (186 to 189) for $79.73 to $79.92 with 2.3, to 189.4 (185 to 194) with 2.5, to 190.8 with 2.7.
 pub(crate) const CALM_EVICTIONS_COUNT: (i128, i128) = (7, 3);
 /// See [`CALM_EVICTIONS_COUNT`].
 pub(crate) const CALM_GIVES_UP: i128 = 100;
